@@ -16,13 +16,7 @@ from convert.source import Source
 from convert.tensor_map import check_sources, plan_names
 from convert.tensor_types import TENSOR_TYPES
 from convert.tokenizer import Tokenizer, read_tokenizer
-from convert.verify.keys import (
-    check_keys,
-    check_shapes,
-    check_vocabulary,
-    compare_keys,
-    read_list,
-)
+from convert.verify.keys import check_keys, check_shapes, check_vocabulary, compare_keys, read_list
 from convert.verify.report import Match, Report, TensorReport
 from convert.verify.scan import Difference, Scan, TensorFindings, as_made
 from convert.verify.structure import FileTensor, ModelFile, find_tensors, read_parts

@@ -8,14 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gptoss_local.base.events import (
-    GAP,
-    ContentDelta,
-    Delta,
-    ReasoningDelta,
-    TokenDelta,
-    ToolCall,
-)
+from gptoss_local.base.events import GAP, ContentDelta, Delta, ReasoningDelta, TokenDelta, ToolCall
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.calls import Call, called, find_calls, first_keys
 from gptoss_local.harmony.growing_call import GrowingCall, new_call_id

@@ -27,12 +27,7 @@ from gptoss_local.base.off_loop import Check, run_off_loop
 from gptoss_local.base.types import Usage
 from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Finished, Generate, Prefilled, Tokens
-from gptoss_local.harmony.budget import (
-    PromptTooLongError,
-    TokenBudget,
-    least_tokens,
-    text_size,
-)
+from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget, least_tokens, text_size
 from gptoss_local.harmony.conversation import Recall, StartDates, lineage, shorten
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.message import ChatRequest, RawRequest

@@ -164,16 +164,17 @@ def test_fields_that_are_not_read_are_named(
     assert warned(made) == f"ignored: {fields}"
     made = chat.create(model="nano", messages=ASK, stream=stream, extra_body=silent)
     assert warned(made) == ""
+    misspelt = {"type": "function", "name": "f", "paramters": {"type": "object"}}
     said = strict.responses.with_raw_response.create(
         model="nano",
         input="Hi",
         stream=stream,
         extra_body={
             "reasoning": {"exclude": True, "context": "auto"},
-            "tools": [{"type": "web_search"}],
+            "tools": [{"type": "web_search"}, misspelt],
         },
     )
-    expected = "ignored: reasoning.exclude; not offered: web_search"
+    expected = "ignored: reasoning.exclude, tools[].paramters; not offered: web_search"
     assert warned(said) == expected
     asked: Any = {"context_management": {"edits": [{"type": "clear_tool_uses"}]}}
     asked["tools"] = [{"name": "f", "input_schema": {}, "input_examples": [{"a": 1}]}]

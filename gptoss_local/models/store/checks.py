@@ -5,18 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.base.errors import (
-    GptOssError,
-    ModelLoadError,
-    ModelNotFoundError,
-    UsageError,
-)
-from gptoss_local.base.formats.gguf_file import (
-    SPLIT_NAME,
-    GGUFInfo,
-    read_info,
-    split_files,
-)
+from gptoss_local.base.errors import GptOssError, ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.base.formats.gguf_file import SPLIT_NAME, GGUFInfo, read_info, split_files
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.names import name_of
 from gptoss_local.models.store.manifests import read_manifests

@@ -13,7 +13,7 @@ from gptoss_local.base.errors import UpstreamError, UsageError
 from gptoss_local.base.settings import Settings
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialect import Endpoints
-from gptoss_local.server.dialects.named_model import read_or_warn, settings_of
+from gptoss_local.server.dialects.named_model import read_named, settings_of
 from gptoss_local.server.streaming import json_response, while_connected
 
 ollama_endpoints, openai_endpoints = Endpoints(), Endpoints()
@@ -74,7 +74,7 @@ class OpenAIEmbeddings(msgspec.Struct):
 
 @ollama_endpoints.metered("/api/embed", "Embeddings of another server", Embeddings, EmbedBody)
 async def embed(request: Request) -> Response:
-    body, begun_ns = await read_or_warn(request, EmbedBody), time.monotonic_ns()
+    body, begun_ns = await read_named(request, EmbedBody), time.monotonic_ns()
     size = {} if body.dimensions is None else {"dimensions": body.dimensions}
     asked = {"model": body.model, "input": body.input, "encoding_format": "float"} | size
     found = await _ask(request, asked)
@@ -86,7 +86,7 @@ async def embed(request: Request) -> Response:
     "/api/embeddings", "An embedding of another server", Embedding, PromptBody
 )
 async def embed_prompt(request: Request) -> Response:
-    body = await read_or_warn(request, PromptBody)
+    body = await read_named(request, PromptBody)
     asked = {"model": body.model, "input": body.prompt, "encoding_format": "float"}
     return json_response(Embedding(_vectors(await _ask(request, asked))[0]))
 

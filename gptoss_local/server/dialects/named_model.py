@@ -196,7 +196,8 @@ def _asks_for_nothing(name: str, value: Any) -> bool:
 
 @cache
 def _fields(body: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
-    return {f.encode_name: _struct_in(f.type) for f in msgspec.structs.fields(body)}
+    known = {f.encode_name: _struct_in(f.type) for f in msgspec.structs.fields(body)}
+    return known | getattr(body, "READ_LATER", {})
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
@@ -221,7 +222,7 @@ def warn(request: Request, what: str, names: Iterable[str]) -> None:
         request.state.warning = f"{earlier}; {what}: {named}".removeprefix("; ")
 
 
-async def read_or_warn(request: Request, body_type: type[Body]) -> Body:
+async def read_named(request: Request, body_type: type[Body]) -> Body:
     """Read a body that asks no model; unread fields are named in a header, as always."""
 
     def named(sent: dict[str, Any]) -> dict[str, Any]:

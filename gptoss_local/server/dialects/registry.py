@@ -1,7 +1,5 @@
 """All dialects, in the order in which they are asked whether a path is theirs."""
 
-from collections.abc import Mapping
-
 from gptoss_local.api.answers import ErrorFrame
 from gptoss_local.server.dialect import Dialect
 from gptoss_local.server.dialects import embeddings
@@ -17,12 +15,6 @@ from gptoss_local.server.dialects.openai.parts import OpenAIError
 from gptoss_local.server.dialects.openai.parts import error_body as openai_error
 from gptoss_local.server.request_id import request_id_of
 
-
-def _is_anthropics(path: str, headers: Mapping[str, str]) -> bool:
-    by_client = path.startswith("/v1/") and "anthropic-version" in headers
-    return path.startswith("/v1/messages") or by_client
-
-
 _OF_LLAMA_SERVER = tuple(endpoint.path for endpoint in llama_server.endpoints)
 
 GPTOSS = Dialect(
@@ -34,7 +26,9 @@ GPTOSS = Dialect(
 )
 ANTHROPIC = Dialect(
     name="anthropic",
-    is_spoken=_is_anthropics,
+    is_spoken=lambda path, headers: path.startswith(
+        "/v1/" if "anthropic-version" in headers else "/v1/messages"
+    ),
     endpoints=messages.endpoints,
     error_body=lambda error, request: anthropic_error(error, request_id_of(request)),
     error=AnthropicError,

@@ -20,11 +20,7 @@ from gptoss_local.server.dialects.history import (
     unseal,
 )
 from gptoss_local.server.dialects.openai.parts import parse_effort
-from gptoss_local.server.dialects.options import (
-    Sampling,
-    ThinkBudget,
-    first_limit,
-)
+from gptoss_local.server.dialects.options import Sampling, ThinkBudget, first_limit
 from gptoss_local.server.dialects.sent_format import read_format
 from gptoss_local.server.dialects.sent_tools import (
     SentTool,

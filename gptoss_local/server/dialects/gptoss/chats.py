@@ -26,7 +26,7 @@ from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import ChangeEvent, outward
 from gptoss_local.server.chats.exchange import begin_turn
 from gptoss_local.server.dialect import Endpoints
-from gptoss_local.server.dialects.named_model import read_or_warn
+from gptoss_local.server.dialects.named_model import read_named
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.options import MAX_INT, NUMBER, number_in
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, Framing, json_response
@@ -152,14 +152,14 @@ async def chats(request: Request) -> Response:
     "POST", "/api/gptoss/chats/unlock", "Unlock chats that have a passphrase", JobStatus, UnlockBody
 )
 async def unlock(request: Request) -> Response:
-    body = await read_or_warn(request, UnlockBody)
+    body = await read_named(request, UnlockBody)
     await changed(request, lambda history: history.lock.unlock(body.passphrase))
     return json_response(JobStatus("success"))
 
 
 @endpoints.for_chat("POST", "/api/gptoss/chats", "Begin a chat", ChatSummary, NewChatBody)
 async def new_chat(request: Request) -> Response:
-    body = await read_or_warn(request, NewChatBody)
+    body = await read_named(request, NewChatBody)
     options = _checked(body.options)
 
     def add(history: History) -> ChatSummary:
@@ -187,7 +187,7 @@ async def chat(request: Request) -> Response:
 
 @endpoints.for_chat("PATCH", _CHAT, "Rename or change", ChatSummary, ChatChangesBody)
 async def change_chat(request: Request) -> Response:
-    chat_id, body = chat_id_of(request), await read_or_warn(request, ChatChangesBody)
+    chat_id, body = chat_id_of(request), await read_named(request, ChatChangesBody)
     options = None if body.options is None else _checked(body.options)
 
     def change(history: History) -> ChatSummary:
@@ -222,7 +222,7 @@ async def delete_chat(request: Request) -> Response:
 @endpoints.for_chat("POST", f"{_CHAT}/ask", "Ask, and begin the answer", Begun, AskBody)
 async def ask(request: Request) -> Response:
     """Add a question and begin its answer, which runs even if the client leaves."""
-    chat_id, body = chat_id_of(request), await read_or_warn(request, AskBody)
+    chat_id, body = chat_id_of(request), await read_named(request, AskBody)
     if not body.content.strip():
         raise UsageError("the question is empty")
     stats = {"folds": body.folds} if body.folds else {}
@@ -239,7 +239,7 @@ async def ask(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/answer", "Begin another answer", Begun, AnswerBody)
 async def answer(request: Request) -> Response:
-    chat_id, body = chat_id_of(request), await read_or_warn(request, AnswerBody)
+    chat_id, body = chat_id_of(request), await read_named(request, AnswerBody)
 
     def add(history: History) -> list[Turn]:
         asked = settled(_turn_of(history, chat_id, body.parent_id))
@@ -252,7 +252,7 @@ async def answer(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/continue", "Continue an answer that was cut", Begun, TurnBody)
 async def continue_answer(request: Request) -> Response:
-    chat_id, body = chat_id_of(request), await read_or_warn(request, TurnBody)
+    chat_id, body = chat_id_of(request), await read_named(request, TurnBody)
 
     def resume(history: History) -> list[Turn]:
         turn = settled(_turn_of(history, chat_id, body.turn_id))
@@ -268,7 +268,7 @@ async def continue_answer(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/stop", "Stop an answer", JobStatus, TurnBody)
 async def stop(request: Request) -> Response:
-    body, answers = await read_or_warn(request, TurnBody), _answers(request)
+    body, answers = await read_named(request, TurnBody), _answers(request)
     await answers.stop((await _turn(request, body.turn_id)).id)
     turn = await _turn(request, body.turn_id)
     if turn.state == "streaming" and not answers.is_running(turn.id):
@@ -280,14 +280,14 @@ async def stop(request: Request) -> Response:
     "POST", f"{_CHAT}/answer-now", "End the reasoning of an answer", JobStatus, TurnBody
 )
 async def answer_now(request: Request) -> Response:
-    body = await read_or_warn(request, TurnBody)
+    body = await read_named(request, TurnBody)
     _answers(request).answer_now((await _turn(request, body.turn_id)).id)
     return json_response(JobStatus("success"))
 
 
 @endpoints.for_chat("POST", f"{_CHAT}/allow", "Answer whether a call may run", JobStatus, AllowBody)
 async def allow(request: Request) -> Response:
-    body = await read_or_warn(request, AllowBody)
+    body = await read_named(request, AllowBody)
     if body.scope != "no" and current_caller().kind == "phone":
         raise ForbiddenError(
             "a phone may not let a tool run",
@@ -303,7 +303,7 @@ async def allow(request: Request) -> Response:
     "PUT", f"{_CHAT}/system", "Continue with other instructions", Branch, SystemBody
 )
 async def set_system(request: Request) -> Response:
-    chat_id, body = chat_id_of(request), await read_or_warn(request, SystemBody)
+    chat_id, body = chat_id_of(request), await read_named(request, SystemBody)
 
     def change(history: History) -> list[Turn]:
         for turn in history.branch(history.chat(chat_id).leaf_id):
@@ -316,7 +316,7 @@ async def set_system(request: Request) -> Response:
 
 @endpoints.for_chat("POST", f"{_CHAT}/fork", "A chat of a branch", ChatSummary, TurnBody)
 async def fork(request: Request) -> Response:
-    chat_id, body = chat_id_of(request), await read_or_warn(request, TurnBody)
+    chat_id, body = chat_id_of(request), await read_named(request, TurnBody)
 
     def copy(history: History) -> ChatSummary:
         settled(_turn_of(history, chat_id, body.turn_id))

@@ -17,7 +17,7 @@ from gptoss_local.base.errors import PathNotFoundError
 from gptoss_local.server import web
 from gptoss_local.server.access import Access
 from gptoss_local.server.dialect import Endpoints
-from gptoss_local.server.dialects.named_model import read_or_warn
+from gptoss_local.server.dialects.named_model import read_named
 from gptoss_local.server.origin import is_own_origin
 from gptoss_local.server.streaming import json_response
 
@@ -98,7 +98,7 @@ async def new_link(request: Request) -> Response:
 
 @endpoints.for_owner("POST", "/api/gptoss/lan", "Let the local network in", Lan, LanBody)
 async def open_lan(request: Request) -> Response:
-    body, lan = await read_or_warn(request, LanBody), request.app.state.lan
+    body, lan = await read_named(request, LanBody), request.app.state.lan
     await lan.open(body.scheme)
     link = _access(request).new_link(is_for_phone=True)
     return json_response(Lan(lan.urls, f"/#open={link}", lan.fingerprint))
@@ -119,7 +119,7 @@ async def close_lan(request: Request) -> Response:
     LinkBody,
 )
 async def open_link(request: Request) -> Response:
-    body = await read_or_warn(request, LinkBody)
+    body = await read_named(request, LinkBody)
     return json_response(_access(request).open_link(request, body.link))
 
 

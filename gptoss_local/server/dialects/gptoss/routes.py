@@ -25,13 +25,7 @@ from gptoss_local.base.errors import AnsweringError, UsageError
 from gptoss_local.base.off_loop import Check, run_off_loop
 from gptoss_local.base.quantities import counted, parse_option
 from gptoss_local.base.types import Effort
-from gptoss_local.harmony import (
-    ChatRequest,
-    Message,
-    inspect_tokens,
-    load_vocabulary,
-    text_size,
-)
+from gptoss_local.harmony import ChatRequest, Message, inspect_tokens, load_vocabulary, text_size
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.machine.hardware import read_cuda_gpus
 from gptoss_local.runner.fits import all_fits
@@ -39,7 +33,7 @@ from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_bytes
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.history import SentMessage
-from gptoss_local.server.dialects.named_model import NamedModel, manager_of, read_or_warn
+from gptoss_local.server.dialects.named_model import NamedModel, manager_of, read_named
 from gptoss_local.server.dialects.ollama.management import StatusWriter
 from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody
 from gptoss_local.server.dialects.options import NUMBER, TokenId, number_in
@@ -64,7 +58,7 @@ class TextBody(msgspec.Struct):
 )
 async def count_tokens(request: Request) -> Response:
     """Count by the vocabulary of gpt-oss; loads no model."""
-    body = await read_or_warn(request, TextBody)
+    body = await read_named(request, TextBody)
     return json_response(TokenCount(await while_connected(request, _n_tokens(body.text))))
 
 
@@ -123,7 +117,7 @@ async def presets(_request: Request) -> Response:
     "PUT", "/api/gptoss/presets/{name:path}", "Write a preset", JobStatus, PresetBody
 )
 async def put_preset(request: Request) -> Response:
-    name, body = request.path_params["name"], await read_or_warn(request, PresetBody)
+    name, body = request.path_params["name"], await read_named(request, PresetBody)
     options = {key: parse_option(key, str(value)) for key, value in body.options.items()}
     preset = Preset(system=body.system, effort=body.effort, options=options)
 
@@ -159,7 +153,7 @@ class AnswerNowBody(msgspec.Struct):
     AnswerNowBody,
 )
 async def answer_now(request: Request) -> Response:
-    body = await read_or_warn(request, AnswerNowBody)
+    body = await read_named(request, AnswerNowBody)
     wish = request.app.state.wishes.get((owner_of(request), body.id))
     if wish is None:
         raise AnsweringError(

@@ -20,7 +20,7 @@ from gptoss_local.base.errors import ToolError, UsageError
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.gptoss.chats import changed, chat_id_of, settled
-from gptoss_local.server.dialects.named_model import read_or_warn, settings_of
+from gptoss_local.server.dialects.named_model import read_named, settings_of
 from gptoss_local.server.dialects.options import NUMBER, number_in
 from gptoss_local.server.streaming import json_response, while_connected
 from gptoss_local.talk.history import ChatSummary, History, Turn
@@ -109,7 +109,7 @@ async def undo(request: Request) -> Response:
     ServerBody,
 )
 async def test_server(request: Request) -> Response:
-    body, settings = await read_or_warn(request, ServerBody), settings_of(request)
+    body, settings = await read_named(request, ServerBody), settings_of(request)
     entry = entry_of(body.name.strip(), body.entry(), mcp_path(), taken_names(settings))
 
     async def test() -> TestedServer:
@@ -129,7 +129,7 @@ async def test_server(request: Request) -> Response:
 
 @endpoints.for_page("POST", "/api/gptoss/mcp", "Add an MCP server", JobStatus, ServerBody)
 async def post_server(request: Request) -> Response:
-    body, settings = await read_or_warn(request, ServerBody), settings_of(request)
+    body, settings = await read_named(request, ServerBody), settings_of(request)
     async with _changing:
         await asyncio.to_thread(
             add_server, body.name.strip(), body.entry(), settings, taken_names(settings)

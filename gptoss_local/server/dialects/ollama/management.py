@@ -37,7 +37,7 @@ from gptoss_local.models.store import (
 from gptoss_local.server.body import convert, translate
 from gptoss_local.server.dialect import Endpoints
 from gptoss_local.server.dialects.history import SentMessage
-from gptoss_local.server.dialects.named_model import manager_of, read_or_warn, settings_of, warn
+from gptoss_local.server.dialects.named_model import manager_of, read_named, settings_of, warn
 from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.request import TEMPLATE, ModelBody
 from gptoss_local.server.dialects.options import ModelOptions
@@ -156,7 +156,7 @@ async def status(_request: Request) -> Response:
     "POST", "/api/create", "Make a model of a file", JobStatus, CreateBody, stream=NDJSON
 )
 async def create(request: Request) -> Response:
-    body = await read_or_warn(request, CreateBody)
+    body = await read_named(request, CreateBody)
     unknown = body.parameters.keys() - set(ModelOptions.__struct_fields__)
     warn(request, "ignored", (f"parameters.{name}" for name in unknown))
     await translate(request, body.check)
@@ -190,7 +190,7 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[JobSta
 
 @endpoints.for_owner_or_all("POST", "/api/copy", "Give a model another name", None, CopyBody)
 async def copy(request: Request) -> Response:
-    body = await read_or_warn(request, CopyBody)
+    body = await read_named(request, CopyBody)
     settings = settings_of(request)
     try:
         file_for(body.destination, settings)
@@ -215,7 +215,7 @@ async def copy(request: Request) -> Response:
 
 @endpoints.for_owner_or_all("DELETE", "/api/delete", "Remove a model", None, ModelBody)
 async def delete(request: Request) -> Response:
-    body = await read_or_warn(request, ModelBody)
+    body = await read_named(request, ModelBody)
     name, manager = body.model or body.name, manager_of(request)
     check_deletable(name, manager.settings)
     with contextlib.suppress(ModelNotFoundError, ModelLoadError):  # a name may outlive its file
@@ -268,7 +268,7 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
     "POST", "/api/pull", "Download a model", JobStatus, PullBody, stream=NDJSON
 )
 async def pull(request: Request) -> Response:
-    body = await read_or_warn(request, PullBody)
+    body = await read_named(request, PullBody)
     pulls: Pulls = request.app.state.pulls
     events = pulls.pull(body.model or body.name, gguf=body.gguf)
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
@@ -276,5 +276,5 @@ async def pull(request: Request) -> Response:
 
 @endpoints.for_keys("POST", "/api/push", "Refused", None, ModelBody, is_refused=True)
 async def push(request: Request) -> Response:
-    await read_or_warn(request, ModelBody)
+    await read_named(request, ModelBody)
     raise UsageError("gptoss publishes no models", hint="Upload the GGUF to the Hugging Face hub.")

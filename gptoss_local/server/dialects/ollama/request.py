@@ -138,10 +138,7 @@ def parse_think(think: object) -> tuple[Effort, bool]:
             return "low", False
         case str() if think in _EFFORTS:
             return _EFFORTS[think], True
-        case str():
-            allowed = '"high", "medium", "low", "max", true, or false'
-            raise UsageError(f'invalid think value: "{think}" (must be {allowed})')
-        case _:
-            raise UsageError(
-                'think must be a boolean or string ("high", "medium", "low", "max", true, or false)'
-            )
+    allowed = '"high", "medium", "low", "max", true, or false'
+    if isinstance(think, str):
+        raise UsageError(f'invalid think value: "{think}" (must be {allowed})')
+    raise UsageError(f"think must be a boolean or string ({allowed})")

@@ -44,12 +44,7 @@ from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.upstream.wire import N_CTX as UPSTREAM_N_CTX
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.dialect import Endpoints
-from gptoss_local.server.dialects.named_model import (
-    NamedModel,
-    manager_of,
-    read_or_warn,
-    settings_of,
-)
+from gptoss_local.server.dialects.named_model import NamedModel, manager_of, read_named, settings_of
 from gptoss_local.server.dialects.ollama.frames import (
     ChatWriter,
     GenerateWriter,
@@ -212,9 +207,8 @@ def _tensor(tensor: TensorInfo) -> ShownTensor:
 
 
 def _parameter_size(n_parameters: int) -> str:
-    if n_parameters >= 1e9:
-        return f"{n_parameters / 1e9:.1f}B"
-    return f"{n_parameters / 1e6:.1f}M"
+    n_millions = n_parameters / 1e6
+    return f"{n_millions / 1e3:.1f}B" if n_millions >= 1e3 else f"{n_millions:.1f}M"
 
 
 def _modified_at(entry: ModelEntry) -> str:
@@ -259,7 +253,7 @@ async def ps(request: Request) -> Response:
 
 @endpoints.for_keys("POST", "/api/show", "Details of a model", ShownModel, ShowBody)
 async def show(request: Request) -> Response:
-    body = await read_or_warn(request, ShowBody)
+    body = await read_named(request, ShowBody)
     name = body.model or body.name
     if not name:
         raise UsageError("model is required")

@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gptoss_local.base.errors import GptOssError
-from gptoss_local.harmony import (
-    CallDelta,
-    ContentDelta,
-    Done,
-    ReasoningDelta,
-    Started,
-    ToolCall,
-)
+from gptoss_local.harmony import CallDelta, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.server.dialects.openai.parts import END, error_body, new_id, now_s, usage
 from gptoss_local.server.dialects.openai.responses_output import (
     CallItem,

@@ -25,14 +25,10 @@ from gptoss_local.server.dialects.openai.parts import (
     openai_count,
 )
 from gptoss_local.server.dialects.openai.responses_memory import RememberedCall, ResponseStore
-from gptoss_local.server.dialects.openai.responses_tools import (
-    SEARCH,
-    ClientTools,
-    HostedTools,
-)
+from gptoss_local.server.dialects.openai.responses_tools import SEARCH, ClientTools, HostedTools
 from gptoss_local.server.dialects.options import TopCount
 from gptoss_local.server.dialects.sent_format import read_format
-from gptoss_local.server.dialects.sent_tools import select_tools
+from gptoss_local.server.dialects.sent_tools import SentTool, select_tools
 
 _KINDS = frozenset(
     (
@@ -270,6 +266,7 @@ class Text(msgspec.Struct):
 class ResponsesBody(SamplingFields, kw_only=True):
     REQUIRED: ClassVar[tuple[str, ...]] = ("model",)
     FORMAT: ClassVar[tuple[str, ...]] = ("text", "format")
+    READ_LATER: ClassVar[dict[str, type[msgspec.Struct]]] = {"tools": SentTool}
 
     model: str = ""
     input: str | list[InputItem] = ""
