@@ -259,12 +259,11 @@ _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")  # OpenAI's API takes names without
 
 def message_of(role: str, text: str, name: str = "") -> Message:
     """Return a message that is no answer and no result; one of an unknown role is the user's."""
-    match role.lower():
-        case "user":
-            return Message(role="user", content=text, name=_NOT_IN_NAMES.sub("_", name)[:64])
-        case "system" | "developer":
-            return Message(role="system", content=text)
-    return Message(role="user", content=f"[message of the role '{role}']\n{text}")
+    if role.lower() in ("system", "developer"):
+        return Message(role="system", content=text)
+    if role.lower() != "user":
+        text = f"[message of the role '{role}']\n{text}"
+    return Message(role="user", content=text, name=_NOT_IN_NAMES.sub("_", name)[:64])
 
 
 def last_of_user(roles: Iterable[str]) -> int:
