@@ -20,8 +20,11 @@ _ESCAPE_AT_START = re.compile(r"\\[#>+=~.)-]")
 _PATH = re.compile(  # or a regex
     r"(?:^|[^\\])\\[a-zA-Z0-9]|^\W*(?:[a-zA-Z]:|%\w+%)(?:$|\\)|^\\\\"
 )
-_BOLD_WORD = re.compile(r"\*\*(?:[^\W\d_]+\*\*(?=[^\W\d_])|/[^\s*]*[^\s*/]\*\*(?![\w*/]))")
-"""The first letters of `**H**yper **T**ext`, and a path."""
+_WORD = re.compile(
+    r"\*\*(?:[^\W\d_]+\*\*(?=-?[^\W\d_])|/[^\s*]*[^\s*/]\*\*(?![\w*/]))"
+    r"|\*(?:[^\W\d_]|\([^*()]+\))\*(?=-[^\W\d_]{2}|(?:th|st|nd|rd)\b|[²³¹\u2070-\u209c])"
+)
+"""The first letters of `**H**yper **T**ext`, a path, and a variable: `*n*th`, `*p*-value`."""
 
 
 def stars(state: StateInline, silent: bool) -> bool:
@@ -59,12 +62,13 @@ def _ends(text: str, start: int, end: int) -> tuple[bool, bool]:
             text, end
         ) is not None
         closes = is_inner and right != "word" and not is_power
-        opens |= _bold_word(text, start) > 0
-        return opens, closes or _bold_word(text, text.rfind("**", 0, start)) == end
+        opens |= _word(text, start) > 0
+        return opens, closes or _word(text, text.rfind("**", 0, start)) == end
     inner = {"word", "foreign", "quote", "symbol"}
     opens = right in inner | {"open"} and left in ("space", "open", "dash", "cjk")
     is_end = right in ("space", "close", "dash", "cjk") or _STOP.match(text, end) is not None
     closes = left in inner | {"close", "stop"} and is_end
+    closes |= _word(text, text.rfind("*", 0, start)) == end
     if left == "quote":
         quoted = _QUOTED.match(text, start - 1)
         opens = quoted is not None and right in inner
@@ -76,10 +80,10 @@ def _ends(text: str, start: int, end: int) -> tuple[bool, bool]:
     return opens, closes
 
 
-def _bold_word(text: str, at: int) -> int:
-    """Return the end of the word in bold that begins there, else -1."""
+def _word(text: str, at: int) -> int:
+    """Return the end of the emphasis that begins there before more letters, else -1."""
     is_start = at >= 0 and _kind(text[at - 1 : at] or " ") in ("space", "open")
-    found = _BOLD_WORD.match(text, at) if is_start else None
+    found = _WORD.match(text, at) if is_start else None
     return found.end() if found else -1
 
 

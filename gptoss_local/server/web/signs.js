@@ -9,7 +9,7 @@ const STOP = /^[.,;:!?…%](?![\p{L}\p{N}_])/u;
 const ESCAPE = /\\(?:[*_`[\]|](?!\\[a-zA-Z0-9])|\$(?=\d)|!(?=\[)|<(?=[a-zA-Z/!])|&(?=#?\w+;)|~(?=\\?~))/y;
 const ESCAPE_AT_START = /\\[#>+=~.)-]/y;
 const PATH = /(?:^|[^\\])\\[a-zA-Z0-9]|^[^\p{L}\p{N}_]*(?:[a-zA-Z]:|%[\p{L}\p{N}_]+%)(?:$|\\)|^\\\\/u;
-const BOLD_WORD = /\*\*(?:\p{L}+\*\*(?=\p{L})|\/[^\s*]*[^\s*/]\*\*(?![\p{L}\p{N}_*/]))/uy;
+const WORD = /\*\*(?:\p{L}+\*\*(?=-?\p{L})|\/[^\s*]*[^\s*/]\*\*(?![\p{L}\p{N}_*/]))|\*(?:\p{L}|\([^*()]+\))\*(?=-\p{L}{2}|(?:th|st|nd|rd)(?![\p{L}\p{N}_])|[²³¹\u2070-\u209c])/uy;
 
 /** @param {any} md */
 export function addSigns(md) {
@@ -46,15 +46,16 @@ function ends(text, start, end) {
   const [left, right] = [kind(before), kind(after)];
   if (left === "quote" && right === "quote") return [false, false];
   if (end - start > 1) {
-    const opens = boldWord(text, start) > 0 || right !== "space" && !")]},;=/^|".includes(after) && left !== "word" && !")]}\\^_".includes(before);
+    const opens = word(text, start) > 0 || right !== "space" && !")]},;=/^|".includes(after) && left !== "word" && !")]}\\^_".includes(before);
     const isPower = (["word", "close"].includes(left) || before === "_") && POWER.test(text.slice(end, end + 2));
     const closes = left !== "space" && !"([{=/^|".includes(before) && right !== "word" && !isPower;
-    return [opens, closes || (start > 1 && boldWord(text, text.lastIndexOf("**", start - 2)) === end)];
+    return [opens, closes || (start > 1 && word(text, text.lastIndexOf("**", start - 2)) === end)];
   }
   const inner = ["word", "foreign", "quote", "symbol"];
   let opens = [...inner, "open"].includes(right) && ["space", "open", "dash", "cjk"].includes(left);
   const isEnd = ["space", "close", "dash", "cjk"].includes(right) || STOP.test(text.slice(end, end + 2));
   let closes = [...inner, "close", "stop"].includes(left) && isEnd;
+  closes ||= start > 0 && word(text, text.lastIndexOf("*", start - 1)) === end;
   if (left === "quote") opens = quotedEnd(text, start - 1) > 0 && inner.includes(right);
   if (right === "quote") {
     const first = text.lastIndexOf("*", start - 1);
@@ -64,10 +65,10 @@ function ends(text, start, end) {
 }
 
 /** @param {string} text @param {number} at */
-function boldWord(text, at) {
+function word(text, at) {
   const isStart = at >= 0 && ["space", "open"].includes(kind([...text.slice(Math.max(0, at - 2), at)].at(-1) ?? " "));
-  BOLD_WORD.lastIndex = at;
-  return isStart && BOLD_WORD.test(text) ? BOLD_WORD.lastIndex : -1;
+  WORD.lastIndex = at;
+  return isStart && WORD.test(text) ? WORD.lastIndex : -1;
 }
 
 /** @param {string} text @param {number} at */
