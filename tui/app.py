@@ -25,6 +25,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import App
 from textual.binding import Binding
 from textual.color import BLACK, WHITE, Color
+from textual.drivers._writer_thread import WriterThread
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.geometry import Region, Size
@@ -56,8 +57,12 @@ class InputDecoder(codecs.IncrementalDecoder):
         self._is_paste = False
         self._held = ""  # of a paste: perhaps the beginning of its end
         self._last = ""  # outside of one: perhaps the beginning of its start
+        self._is_lost = False
 
     def decode(self, data: Any, final: bool = False) -> str:
+        if not (data or final or self._is_lost):  # the terminal is gone, and all reads are empty
+            self._is_lost = True
+            os.kill(os.getpid(), signal.SIGTERM)  # the app ends as at that
         text, decoded = self._utf8.decode(data, final), ""
         while text:
             piece, text = self._of_paste(text) if self._is_paste else self._of_keys(text)
@@ -90,11 +95,23 @@ def _held_of(pasted: str) -> str:
     return next((held for held in (*beginnings, "\r") if pasted.endswith(held)), "")
 
 
-def guard_input() -> None:
-    """Make Textual's driver decode so, without a setting for it; on Windows it reads no bytes."""
+class Writer(WriterThread):
+    """Lets nobody wait for a terminal that is gone."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except OSError:
+            while self._queue.get() is not None:
+                pass
+
+
+def guard_driver() -> None:
+    """Make Textual's driver use both, without a setting for it; on Windows it reads no bytes."""
     if sys.platform != "win32":
         driver: Any = importlib.import_module("textual.drivers.linux_driver")
         driver.getincrementaldecoder = lambda _encoding: InputDecoder
+        driver.WriterThread = Writer
 
 
 _TIMEOUT_S = 2.0
@@ -232,7 +249,7 @@ class ChatApp(App[None], inherit_bindings=False):
     ) -> None:
         super().__init__()
         self._painter, self._patience_s = Painter(), _PATIENCE_S
-        guard_input()
+        guard_driver()
         if theme:
             use_theme(self, theme)
         check_keys(keys or {})
