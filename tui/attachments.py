@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,11 +23,12 @@ from gptoss_local.talk.documents import (
     check,
     fenced,
     is_document,
+    is_image,
     read_document,
     read_text,
 )
 from gptoss_local.talk.ignored import MAX_SEEN, Walk
-from tui.paste import BYTES_PER_TOKEN
+from tui.paste import BYTES_PER_TOKEN, expanded
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -37,6 +38,17 @@ _MAX_BYTES = _MAX_TOKENS * BYTES_PER_TOKEN
 _IMAGE_END = re.compile(rf"{IMAGE}(?![\w.])", re.IGNORECASE)
 _LOOK_S = 0.1
 _WILD = re.compile(r"[*?\[]")
+_CODE = re.compile(  # in fences, and decorators
+    r"^ {0,3}(```+|~~~+)[\s\S]*?(?:^ {0,3}\1|\Z)"
+    r"|(?:^[^\S\n]*@[\w.]+(?:\(.*\))?[^\S\n]*\n)+"
+    r"(?=\s*(?:async|def|class|public|private|protected|static|export|interface|fun)\b)",
+    re.MULTILINE,
+)
+_AT = re.compile(r"""(?:\A|(?<=[\s("'“‘«（「，。：]))@(?:"([^"\n]+)"|'([^'\n]+)'|(?=[^\s@]))""")
+_WORD = re.compile(r"(?:\\.|\S)+")
+_AFTER = re.compile(r"""[).,;:!?"'”’»）」，。：；！？…]+$""")
+_LOOKS_LIKE_FILE = re.compile(r"^\.{0,2}/|~/|\.\w{1,5}$|[*?]")
+_MOST_WORDS = 12  # of a name with spaces
 _OVER_LIMIT = f"over the limit of {_MAX_TOKENS:,} tokens"
 
 
@@ -70,6 +82,50 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
     except UnreadableFile as error:
         raise UsageError(f"{path} {error.why}", hint=error.hint) from error
     return Attachment(f"{found.kind}: {path.name}", found.length, fenced(str(path), found.text))
+
+
+class TypedPath(NamedTuple):
+    """A path after an `@` in a message, to be attached in place of it, or refused."""
+
+    start: int
+    end: int
+    path: str  # its `~` is expanded
+    refusal: str = ""
+
+
+def typed_path(text: str, folder: Path, refused: Container[str]) -> TypedPath | None:
+    """Return the first `@` with a file that is there, or with a word that looks like one.
+
+    The name may be in quotes, and its spaces escaped or not. Any other word after an `@` is text,
+    as are paths that were `refused`.
+    """
+    seen = _CODE.sub(lambda code: "`" * len(code[0]), text)
+    found = (_path_at(seen, at, folder) for at in _AT.finditer(seen))
+    paths = (path for path in found if path and not is_image(path.path))
+    return next((path for path in paths if path.path not in refused), None)
+
+
+def _path_at(text: str, at: re.Match[str], folder: Path) -> TypedPath | None:
+    names = [name] if (name := at[1] or at[2]) else _names(text[at.end() :].partition("\n")[0])
+    for written in names:
+        name = re.sub(r"\\(.)", r"\1", written) if os.name != "nt" else written
+        end = at.end() + (0 if at[1] or at[2] else len(written))
+        found = TypedPath(at.start(), end, str(expanded(name)))
+        if os.path.exists(place := folder / found.path):
+            is_all = os.path.realpath(place) in ("/", os.path.expanduser("~"))
+            said = f"{name} is too much to attach"
+            return found._replace(refusal=said) if is_all else found
+    if _LOOKS_LIKE_FILE.search(name) or os.path.isdir(folder / name.split("/")[0]):
+        refusal = "" if is_pattern(name) else f"There is no file {name}"
+        return found._replace(refusal=refusal)
+    return None
+
+
+def _names(line: str) -> list[str]:
+    """Return the names with which a line may begin, the longest first, without spaces the last."""
+    ends = [word.end() for word in _WORD.finditer(line.partition(" @")[0])][:_MOST_WORDS]
+    names = (line[:end] for end in ends[::-1])
+    return [each for name in names for each in (name, _AFTER.sub("", name)) if each]
 
 
 def _split_pattern(typed: str) -> tuple[str, str]:

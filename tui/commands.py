@@ -9,6 +9,7 @@ from typing import Any
 from gptoss_local.base.errors import UsageError
 
 _SLASH = re.compile(r"/([a-z?]*)(?:[ \t]+(.*))?", re.DOTALL | re.IGNORECASE)
+_SHELL = re.compile(r"!(?![!\[])[ \t]*(\S[^\n]*)")  # but no picture of Markdown's
 _NO_MATCH = 3
 
 
@@ -77,6 +78,15 @@ COMMANDS = (
 )
 
 
+def shell_command(typed: str) -> str:
+    """Return the command of a line that begins with `!`; empty for a message.
+
+    A message may begin so after a space, or continue in a second line, as pasted code does.
+    """
+    found = _SHELL.fullmatch(typed.rstrip())
+    return found[1] if found else ""
+
+
 class Registry:
     """The commands of one chat, as listed; `actions` are their functions by name."""
 
@@ -97,7 +107,10 @@ class Registry:
             near = self.complete(f"/{found[1]}") if found[1] else []
             hint = f"Did you mean /{near[0].name}?" if near else "/help lists all commands."
             raise UsageError(f"there is no command /{found[1]}", hint=hint)
-        return command, (found[2] or "").strip()
+        argument = (found[2] or "").strip()
+        if argument and not command.argument and command.name not in ("help", "resume"):
+            raise UsageError(f"/{command.name} takes nothing after it", hint="Enter it alone.")
+        return command, argument
 
     def complete(self, text: str) -> list[Command]:
         typed = text.removeprefix("/").lower()

@@ -17,6 +17,7 @@ _MAX_LINES = 8
 _MAX_CHARACTERS = 1000
 BYTES_PER_TOKEN = 4  # of o200k: 4.1 in code, 4.7 in Chinese, 5.1 in English
 _CHIP = re.compile(r"\[\w+ #\d+: [^\]\n]*\]")
+AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
 _LABEL = re.compile(r"\w+: [^\]\n]*")
 _CHIP_AT_END = re.compile(rf"{_CHIP.pattern}\Z")
 _MAX_SHOWN_LINES, _MAX_SHOWN_CHARACTERS = 30, 3000  # of a typed message in the transcript

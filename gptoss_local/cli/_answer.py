@@ -13,6 +13,7 @@ from gptoss_local.talk.answer import Answer
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
     from gptoss_local.talk.tools import Toolbox, ToolResult
+    from tui.paste import FoldedPart
 
 
 class Tools(Protocol):
@@ -43,6 +44,7 @@ class Chat:
     is_temporary: bool = False
     tools: Tools | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
+    folds: "tuple[FoldedPart, ...]" = ()  # of the last question, where it is saved
     answer: Answer = field(default_factory=Answer, init=False)
     _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
 

@@ -16,6 +16,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from gptoss_local.base.whole_file import open_private
+from tui.paste import AT, current_folder, find_files
 
 
 class LineEditor:
@@ -56,6 +57,10 @@ class _Words(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
+        if found := AT.search(document.text_before_cursor):
+            for path in find_files(found[1], current_folder()):
+                yield Completion(path, -len(found[1]))
+            return
         *before, beginning = document.text_before_cursor.split(" ")
         words = self._commands
         for word in filter(None, before):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from gptoss_local.base.errors import GptOssError, UsageError
@@ -26,6 +27,8 @@ from gptoss_local.cli._repl_commands import (
     Session,
     set_system,
 )
+from tui.commands import shell_command
+from tui.paste import FoldedTexts, about_tokens, current_folder, label_of
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 _QUOTES = '"""'
 _HINT = "Send a message (/? for help)"
-_OPENING = re.compile(rf"(/set\s+system\s+|/system\s+)?{_QUOTES}")
+_OPENING = re.compile(rf"\s*(/set\s+system\s+|/system\s+)?{_QUOTES}")
 
 
 class Repl:
@@ -43,15 +46,19 @@ class Repl:
         if is_temporary and self._session.editor is not None:
             self._session.editor.keep_history(is_kept=False)
         self._prompt, self._prompt_more = ("You: ", "") if is_read_aloud() else (">>> ", "... ")
+        self._folded = FoldedTexts()
+        self._outputs: list[str] = []  # of commands, as chips, for the next message
+        self._refused = set[str]()  # paths that go as text if the message comes again
 
-    def talk(self) -> None:
+    def talk(self, first: str = "") -> None:
         """Ask and answer until /bye or the end of the input; Ctrl-C ends only an answer."""
         say("Type a message. Ctrl-C stops an answer, /bye leaves, /? lists the commands.")
         while not self._session.is_over:
             try:
-                message = self._read_message()
+                message, first = first or self._read_message(), ""
             except KeyboardInterrupt:
-                say("\nUse Ctrl-D or /bye to leave.")
+                dropped = self._outputs and self._outputs.pop()
+                say("\nThe output is dropped." if dropped else "\nUse Ctrl-D or /bye to leave.")
                 continue
             except EOFError:
                 say("")
@@ -69,6 +76,8 @@ class Repl:
         elif (parsed := REGISTRY.parse(message)) is not None:
             command, argument = parsed
             REGISTRY.actions[command.name](self._session, argument)
+        elif sys.stdin.isatty() and (line := shell_command(message)):
+            self._run(line)
         else:
             self._ask(message)
 
@@ -83,14 +92,61 @@ class Repl:
         else:
             set_system(self._session, text)
 
-    def _ask(self, message: str) -> None:
-        if message.strip():
-            self._session.ready_model()
-            with echo(is_on=False):
-                self._session.chat.ask(message)
+    def _run(self, line: str) -> None:
+        import asyncio
+
+        from tui.shell import ShellCommand  # PERF: 50 ms
+
+        command = ShellCommand(line, say)
+        try:
+            asyncio.run(command.run())
+        except KeyboardInterrupt:
+            say("")
+        if chip := command.fold(self._folded):
+            self._outputs.append(chip)
+            say(f"+ {label_of(chip)}; it goes with your next message, Ctrl-C drops it")
+
+    def _ask(self, typed: str) -> None:
+        if not typed.strip():
+            return
+        from tui.attachments import image_note  # PERF: 30 ms
+
+        typed = self._with_files(typed.strip())
+        if note := image_note(typed, current_folder()):
+            say(f"{note} Only its path is sent.")
+        message = self._folded.unfold("\n\n".join([*self._outputs, typed]))
+        self._session.ready_model()
+        self._session.chat.folds = message.folds
+        with echo(is_on=False):
+            self._session.chat.ask(message.text)
+        self._outputs = []
+
+    def _with_files(self, text: str) -> str:
+        """Replace each `@` with a file by a chip; UsageError refuses a file once.
+
+        In a pipe both are text: who wrote it need not be the user.
+        """
+        from tui.attachments import attach, typed_path
+
+        is_typed = sys.stdin.isatty()
+        while is_typed and (found := typed_path(text, current_folder(), self._refused)):
+            try:
+                if found.refusal:
+                    raise UsageError(found.refusal)
+                file = attach(found.path, current_folder(), Event())
+            except UsageError as error:
+                self._refused.add(found.path)
+                hint = f"{error.hint} Send it again, and it goes as text.".lstrip()
+                raise UsageError(error.message, hint=hint) from error
+            what = f"{file.what}, {file.length}, {about_tokens(file.text)}"
+            say(f"+ {what}{file.note}")
+            chip = self._folded.fold(what, file.text)
+            text = f"{text[: found.start]}{chip}{text[found.end :]}"
+        self._refused.clear()
+        return text
 
     def _read_message(self) -> str:
-        text = self._read_line(self._prompt).strip()
+        text = self._read_line(self._prompt).rstrip()
         opening = _OPENING.match(text)
         while opening is not None and text.find(_QUOTES, opening.end()) < 0:
             text += "\n" + self._read_line(self._prompt_more)
@@ -172,7 +228,11 @@ class SavedChat(Chat):
 
     def ask(self, text: str) -> bool:
         n_before = len(self.messages)
-        is_whole = super().ask(text)
+        try:
+            is_whole = super().ask(text)
+        except OSError:  # the terminal is gone
+            self._save(text, n_before)
+            raise
         self._save(text, n_before)
         return is_whole
 
@@ -186,7 +246,7 @@ class SavedChat(Chat):
             asked = None
         effort: Any = self.think if self.think in EFFORTS else "medium"
         saved.set_model(self.model, effort)
-        saved.ask(text, instead_of=asked)
+        saved.ask(text, self.folds, instead_of=asked)
         if self.answer.phase != "done":
             self.answer.end("stopped")
         saved.keep(saved.begin_answer(), self.answer)

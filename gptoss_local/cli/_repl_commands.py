@@ -61,7 +61,7 @@ _SHORTCUTS = (
     ("Ctrl-K, Ctrl-U", "delete what is after the cursor, before it"),
     ("Ctrl-W", "delete the word before the cursor"),
     ("Up, Down", "what you typed before"),
-    ("Tab", "complete a command"),
+    ("Tab", "complete a command, or a path after an @"),
     ("Alt-Enter", "new line"),
     ("Ctrl-L", "clear the screen"),
     ("Ctrl-G", "write the message in $EDITOR"),
@@ -242,7 +242,12 @@ def _help(_session: Session, topic: str) -> None:
         raise UsageError(f"there is no help for {topic}", hint=_meant(topic, names, "/? "))
     else:
         rows = [(command.all_usages, command.summary) for command in REGISTRY.commands]
-        more = (("/? COMMAND", "Explain one"), ("/? shortcuts", "Keys of the line"))
+        more = (
+            ("/? COMMAND", "Explain one"),
+            ("/? shortcuts", "Keys of the line"),
+            ("!COMMAND", "Run it in the shell; its output goes with the next message"),
+            ("@PATH", "Attach a file, a PDF, a folder, or *.py"),
+        )
         say_rows("Available commands:", [*rows, *more])
         say('\nUse """ to begin and to end a message of several lines.')
 

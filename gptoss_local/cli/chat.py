@@ -145,9 +145,7 @@ def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None
         chat = Chat(client, model, printer, is_temporary=True, **wishes)
     else:
         chat = saved_chat(conversation, client, printer, model=model, **wishes)
-    if prompt:
-        chat.ask(prompt)
-    Repl(chat, settings, is_temporary=is_temporary).talk()
+    Repl(chat, settings, is_temporary=is_temporary).talk(f" {prompt}".rstrip())
 
 
 def _show(

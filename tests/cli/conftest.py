@@ -285,6 +285,11 @@ class PseudoTerminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    def hang_up(self) -> None:
+        """Go away without a word to the process."""
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), self._fd)
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()

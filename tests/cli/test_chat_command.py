@@ -19,6 +19,8 @@ from gptoss_local.talk.tools import ToolSources
 from tests.cli.conftest import READY, Terminal, chat_in_terminal, run_cli
 from tests.conftest import RunningServer, give_nano, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server
+from tui.conversation import composed_of
+from tui.paste import shown_parts
 
 
 def last_turn(home: str) -> Turn:
@@ -28,11 +30,14 @@ def last_turn(home: str) -> Turn:
     return turn
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=str)
 def test_an_answer_that_streams_outlives_its_chat(
-    fresh: dict[str, str], end: signal.Signals
+    fresh: dict[str, str], end: signal.Signals | None
 ) -> None:
-    """SIGTERM also gives the terminal back as it was; a server that was stopped starts again."""
+    """SIGTERM also gives the terminal back as it was; a server that was stopped starts again.
+
+    A terminal that goes away, None, ends the chat, too.
+    """
     with chat_in_terminal(fresh, "nano", "Count from 1 to", "900.", "--effort", "low") as chat:
         chat.read_until("20, 21,")
 
@@ -42,6 +47,12 @@ def test_an_answer_that_streams_outlives_its_chat(
 
         if end == signal.SIGKILL:
             wait_until(is_saved)
+        if end is None:
+            chat.hang_up()
+            chat.process.wait(60)
+            last = last_turn(fresh["GPTOSS_HOME"])
+            assert (last.state, "20, 21" in last.content) == ("stopped", True)
+            return
         chat.process.send_signal(end)
         if end == signal.SIGTERM:
             chat.read_until("gptoss chat --chat 1")
@@ -130,7 +141,9 @@ def test_a_terminal_that_cannot_be_drawn_on(
     """It gets the line-by-line chat, which begins with a preset and is saved as any other."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     give_nano(nano_home, tmp_path / "cache")
-    save_preset("guard", Preset(system="The passcode is quiet-river-42."))
+    save_preset(
+        "guard", Preset(system="The passcode is quiet-river-42.", options={"temperature": 0.0})
+    )
     user = server.environment | {"GPTOSS_HOME": str(tmp_path), "TERM": "xterm"} | variables
     prompt = "You: " if "ACCESSIBLE" in variables else ">>> "
 
@@ -147,18 +160,28 @@ def test_a_terminal_that_cannot_be_drawn_on(
     passcode = ("What is the passcode?", "The passcode is quiet-river-42.")
     talk("nano", "--preset", "guard", says=[passcode])
     talk("--resume", says=[passcode, ("/retry", passcode[1]), ("/clear", "Cleared"),
-                           ("What is 2 + 3?", "2 + 3 = 5")])  # fmt: skip
+                           ("What is 2 + 3?", "2 + 3 = 5"), ("!echo fi", "next message"),
+                           ("Spell Paris.", "demo model")])  # fmt: skip
     history = History(tmp_path / "chats.sqlite3")
     latest, first = [
         [turn.content for turn in history.tree(chat.id) if turn.role != "system"]
         for chat in history.chats()
     ]
     roles = [turn.role for turn in history.tree(history.chats()[1].id)]
+    with_output = history.tree(history.chats()[0].id)[-2]
     history.close()
     assert latest[0] == "What is 2 + 3?"
     assert "2 + 3 = 5" in latest[1]
+    assert [part[:15] for part, _ in shown_parts(composed_of(with_output))] == [
+        "output: echo fi", "",
+    ]  # fmt: skip
     assert first == 3 * list(passcode)
     assert roles == ["system", *3 * ["user", "assistant"]]
+    with Terminal(user, "nano", "Count from 1", "to 900.", command="chat") as terminal:
+        terminal.read_until("20, 21,")
+        terminal.hang_up()
+        terminal.process.wait(60)
+    assert "20, 21," in last_turn(str(tmp_path)).content
 
 
 def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None:

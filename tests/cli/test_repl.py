@@ -21,9 +21,11 @@ def talk(cli: Cli, *lines: str) -> tuple[list[str], str]:
 
 
 def test_in_a_pipe_answers_alone_are_on_stdout(cli: Cli) -> None:
-    answers, said = talk(cli, "My name is Peter Parker.", "What is my name?", "/bye", "never read")
-    assert answers == ["Nice to meet you, Peter Parker!", "Your name is Peter Parker."]
-    assert said.count(">>> ") == 3
+    peter = ("My name is Peter Parker.", "What is my name?")
+    answers, said = talk(cli, *peter, "!touch RAN @RAN.py", "/bye", "never read")
+    assert answers[:2] == ["Nice to meet you, Peter Parker!", "Your name is Peter Parker."]
+    assert len(answers) == 3
+    assert said.count(">>> ") == 4
     assert "\x1b" not in said
 
 
@@ -43,6 +45,46 @@ def test_commands(cli: Cli) -> None:
         assert words in said, words
     assert "/compare" not in said  # the screen's
     assert "so 42" not in said  # the reasoning
+
+
+def test_the_shell_and_files(server: RunningServer, tmp_path: Path) -> None:
+    """As in the chat on the screen; a pipe's lines are text, which others may have written."""
+    (tmp_path / "my notes.md").write_text("The passcode is quiet-river-42.\n")
+    asked, notes = "What is the passcode?", f"{tmp_path}/my notes.md"
+    lines = {
+        "!printf 'The passcode is lazy-fox-7.'; exit 3": (
+            "The passcode is lazy-fox-7.", "+ output: printf", "exit status 3, 1 line",
+        ),
+        asked: ("The passcode is lazy-fox-7.",),
+        "!true": (),
+        "/clear": (),
+        f"@{notes} {asked}": ("+ file: my notes.md, 1 line", "quiet-river-42"),
+        f"/clear {asked}": ("/new takes nothing after it",),
+        f"Of @gone.md and (@{notes}), {asked}": ("no file gone.md", "Send it again"),
+        f"Of @gone.md, (@{notes}), {asked}": ("+ file: my notes.md", "quiet-river-42"),
+        "me@example.com, @someone and @~": ("~ is too much to attach",),
+        f" !touch {tmp_path}/RAN": (),
+        f'"""!touch {tmp_path}/RAN"""': (),
+        "!echo one; sleep 60": ("one", "stopped, 1 line"),
+    }  # fmt: skip
+    with Terminal(server, *LOW, TERM="dumb") as terminal:
+        for line, said in lines.items():
+            terminal.read_until(">>> ")
+            terminal.screen = ""
+            terminal.type(f"{line}\n")
+            terminal.read_until(f"{line}\r\n")
+            terminal.screen = terminal.screen.partition(f"{line}\r\n")[2]
+            if "sleep" in line:
+                terminal.read_until("one\r\n")
+                terminal.process.send_signal(signal.SIGINT)
+            terminal.read_until(">>> ")
+            assert all(words in terminal.screen for words in said), (line, terminal.screen)
+            assert ("goes with your next" in terminal.screen) == ("output:" in terminal.screen)
+            assert ("output:" in terminal.screen) == line.startswith(("!printf", "!echo"))
+        terminal.await_input()
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.read_until("The output is dropped.")
+    assert not (tmp_path / "RAN").exists()
 
 
 COMMANDS_OF_OLLAMA = {

@@ -18,7 +18,7 @@ from tests.tui.pdf import make_pdf
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tests.tui.test_prompt import paste
-from tui.attachments import attach
+from tui.attachments import attach, typed_path
 from tui.paste import find_files
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
@@ -109,6 +109,23 @@ async def test_folders_and_patterns(project: Path, tmp_path: Path) -> None:
             chat.app.chat.prompt.fill("")
 
 
+_MINE, _HOME = ("my notes.md", ""), "~ is too much to attach"
+TYPED = {
+    "@my notes.md please": _MINE,
+    '@"my notes.md".': ('"my notes.md"', ""),
+    "“@my\\ notes.md”": ("my\\ notes.md", ""),
+    "(@src), @notes.md": ("src", ""),
+    "@src/gone": ("src/gone", "There is no file src/gone"),
+    "@~": ("~", _HOME),
+    "@~/gone.": ("~/gone", "There is no file ~/gone"),
+    "@*.md?": ("*.md", ""),
+    "me@example.com, @types/node, @missing, @\\ @) and HEAD@{1}": None,
+    '@app.get("/notes.md")\n@cache.it\nasync def get():': None,
+    "```java\n@a.Test\n```\nof @my notes.md": _MINE,
+}
+"""Messages, and what follows the first `@` that is a path, with a refusal."""
+
+
 async def test_typed_paths_are_attached_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,9 +133,13 @@ async def test_typed_paths_are_attached_or_refused(
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("x = 1\n")
     (tmp_path / "notes.md").write_text("one\ntwo\n")
+    (tmp_path / "my notes.md").write_text("three\n")
     for typed in ("main.py", "sr/mai", "ain.p"):
         assert find_files(typed, tmp_path) == ["src/main.py"], typed
     server = ScriptedServer("Well.")
+    for typed, found in TYPED.items():
+        path = typed_path(typed, tmp_path, ())
+        assert (path and (typed[path.start + 1 : path.end], path.refusal)) == found, typed
     async with run_chat(server, tmp_path / "c") as chat:
         prompt = chat.app.chat.prompt
         await chat.type("sum up @notes.md and @src/main.py, @someone")
@@ -129,12 +150,13 @@ async def test_typed_paths_are_attached_or_refused(
         assert ", @someone" in server.asked[-1]
         await chat.answered()
         await chat.shows("file: notes.md, 2 lines")
-        await chat.type("see @gone.md and user@example.com")
+        await chat.type("see @gone.md and user@example.com, and (@my notes.md)!")
         await chat.press("escape", "enter")
-        assert prompt.text == "see @gone.md and user@example.com"
+        assert prompt.text == "see @gone.md and user@example.com, and (@my notes.md)!"
         await chat.tells("There is no file gone.md")
         await chat.press("enter")
-        await chat.until(lambda: server.asked[-1] == "see @gone.md and user@example.com")
+        await chat.until(lambda: server.asked[-1].startswith("see @gone.md and user@example.com"))
+        assert "three\n" in server.asked[-1]
         await chat.answered()
 
 

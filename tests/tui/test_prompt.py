@@ -90,7 +90,8 @@ def test_commands_and_messages(text: str, name: str | None, argument: str) -> No
 
 @pytest.mark.quick
 def test_commands_that_are_not_there_and_their_ranks() -> None:
-    for text, hint in (("/zz high", "/help"), ("/effrt high", "/effort"), ("/", "/help")):
+    for text, hint in (("/zz high", "/help"), ("/effrt high", "/effort"), ("/", "/help"),
+                       ("/new what is this?", "alone"), ("/BYE now", "alone")):  # fmt: skip
         with pytest.raises(UsageError) as caught:
             REGISTRY.parse(text)
         assert hint in caught.value.hint

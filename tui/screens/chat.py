@@ -26,6 +26,7 @@ from tui.actions.answers import continue_turn, edit_turn
 from tui.actions.chats import open_chat
 from tui.chat_parts import ChatParts, Rooms
 from tui.chat_view import ChatView, Talk
+from tui.commands import shell_command
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
@@ -36,11 +37,12 @@ from tui.screens.chats import Place
 from tui.screens.dialog import copy_selection
 from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.server import ChatServer
+from tui.shell import ShellCommand
 from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
 from tui.widgets.question import Question
-from tui.widgets.shell_view import ShellTray, ShellView, shell_command
+from tui.widgets.shell_view import ShellTray, ShellView
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.turn_view import TurnView
 
@@ -194,6 +196,8 @@ class ChatScreen(ChatView):
     def take_key(self, event: Key | Paste) -> None:
         """Give the input every paste, and each character that no mode or question wants."""
         pause_s, focused = self.typing.note(), self.focused
+        if isinstance(event, Paste) or event.is_printable:
+            self._leaves_until_s = 0.0  # who types on does not leave
         if self.app.screen is not self or isinstance(focused, Input):
             return
         key = event if isinstance(event, Key) else None
@@ -279,7 +283,7 @@ class ChatScreen(ChatView):
                 self._drafts.forget(message)
                 await self._command(message.text.removeprefix("/"))
             elif command := shell_command(typed):
-                view = ShellView(command)
+                view = ShellView(ShellCommand(command))
                 self.set_class(False, "-empty")
                 await self.transcript.append(view)
                 self.run_worker(self._tray.run(view), group="shell")

@@ -173,6 +173,7 @@ class ChatsDialog(Dialog[Place | None]):
         else:
             words = "Nothing found." if self._words else "There are no chats yet."
             options.add_option(Option(words, disabled=True))
+            self.preview()
 
     def _find(self) -> list[tuple[Place, Content]]:
         if self._words:

@@ -21,9 +21,10 @@ from gptoss_local.base.printable import printable
 from gptoss_local.base.quantities import counted
 from gptoss_local.talk.documents import is_image
 from gptoss_local.talk.history.plain import plain_text
-from tui.attachments import attach, image_note, is_pattern
-from tui.commands import Registry
+from tui.attachments import TypedPath, attach, image_note, is_pattern, typed_path
+from tui.commands import Registry, shell_command
 from tui.paste import (
+    AT,
     Composed,
     FoldedTexts,
     about_tokens,
@@ -34,7 +35,6 @@ from tui.paste import (
     find_files,
 )
 from tui.screens.errors import errors_shown
-from tui.widgets.shell_view import shell_command
 
 _WIDTH = 24  # columns of the first column, unless a text is longer
 
@@ -109,9 +109,6 @@ class CompletionMenu(OptionList, can_focus=False):
 
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
-_AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
-_TYPED_AT = re.compile(r"(?:(?<=\s)|^)@([^\s@]+?)(?=[.,;:!?)]*(?:\s|$))")
-_LOOKS_LIKE_FILE = re.compile(r"^\.{0,2}/|~/|\.\w{1,5}$|[*?]")
 Values = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
@@ -167,7 +164,7 @@ class Prompt(TextArea):
         self._dropped = ""  # paths that the last paste consisted of, as they stand in the input
         self._sent: list[str] = []
         self._recalled = 0  # how many messages back the input shows
-        self._warned_of = ""  # a text that names a file which is not there
+        self._refused = set[str]()  # paths in the text that go as text
         self._sends_then = False  # once all files are read
 
     async def _on_key(self, event: events.Key) -> None:
@@ -234,7 +231,7 @@ class Prompt(TextArea):
             names = (Path(path).name for path in dropped_paths(self._dropped))
             attach = partial(self._attach_dropped, typed)
             return [Completion(f"attach {', '.join(names)}", "", attach, is_hint=True)]
-        if found := _AT.search(typed):
+        if found := AT.search(typed):
             begun, about = found[1], _as_a_whole(found[1])
             files = [(path, "") for path in find_files(begun, current_folder())]
             return [
@@ -343,7 +340,7 @@ class Prompt(TextArea):
         if self._sends_then and not self._reading:
             self._sends_then = False
             if failed:
-                self._warned_of = self.text
+                self._refused.add(typed)
             else:
                 self.submit()
         if said:
@@ -355,29 +352,27 @@ class Prompt(TextArea):
             self.replace("\n", (row, column - 1), (row, column))
         elif any(placeholder in self.text for placeholder in self._reading):
             self.notify("A file is still being read.", severity="warning")
-        elif (path := self._typed_path()) and self.text != self._warned_of:
+        elif path := self._typed_path():
             self._take_typed(path)
         elif self.text.strip():
             with errors_shown(self):
                 is_command = self._registry.parse(self.text) is not None
                 self._send(self.take(), is_command)
 
-    def _typed_path(self) -> re.Match[str] | None:
-        """Return an `@` with a file that is there, or with a word that looks like one."""
-        if shell_command(self.text):
-            return None
-        paths = (p for p in _TYPED_AT.finditer(self.text) if not is_image(p[1]))
-        return next((p for p in paths if _LOOKS_LIKE_FILE.search(p[1]) or _exists(p[1])), None)
+    def _typed_path(self) -> TypedPath | None:
+        is_message = not shell_command(self.text)
+        return typed_path(self.text, current_folder(), self._refused) if is_message else None
 
-    def _take_typed(self, path: re.Match[str]) -> None:
-        if not (_exists(path[1]) or is_pattern(path[1])):
-            self._warned_of = self.text
-            said = f"There is no file {path[1]}. Enter again sends it as text."
+    def _take_typed(self, found: TypedPath) -> None:
+        if found.refusal:
+            self._refused.add(found.path)
+            said = f"{found.refusal}. Enter again sends it as text."
             self.notify(said, severity="warning", markup=False)
             return
         self._sends_then = True
-        self.move_cursor(_location(self.text, path.end()))
-        self.attach(str(expanded(path[1])), _location(self.text, path.start()))
+        end = found.end + self.text.startswith(" ", found.end)  # the chip brings its own
+        self.move_cursor(_location(self.text, end))
+        self.attach(found.path, _location(self.text, found.start))
 
     def take(self) -> str:
         """Remember the text, clear the input before the next key, and return the text."""
@@ -386,6 +381,7 @@ class Prompt(TextArea):
             self._sent.append(self.text)
         self._recalled = 0
         self.text = ""
+        self._refused.clear()
         return typed
 
     @property
@@ -407,10 +403,6 @@ class Prompt(TextArea):
 def _location(text: str, index: int) -> tuple[int, int]:
     before = text[:index].split("\n")
     return len(before) - 1, len(before[-1])
-
-
-def _exists(typed: str) -> bool:
-    return os.path.exists(current_folder() / expanded(typed))
 
 
 def _as_a_whole(typed: str) -> str:
