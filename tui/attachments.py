@@ -28,7 +28,7 @@ from gptoss_local.talk.documents import (
     read_text,
 )
 from gptoss_local.talk.ignored import MAX_SEEN, Walk
-from tui.paste import BYTES_PER_TOKEN, expanded
+from tui.paste import BYTES_PER_TOKEN, expanded, find_files
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -116,8 +116,9 @@ def _path_at(text: str, at: re.Match[str], folder: Path) -> TypedPath | None:
             said = f"{name} is too much to attach"
             return found._replace(refusal=said) if is_all else found
     if _LOOKS_LIKE_FILE.search(name) or os.path.isdir(folder / name.split("/")[0]):
-        refusal = "" if is_pattern(name) else f"There is no file {name}"
-        return found._replace(refusal=refusal)
+        near = "".join(f"; there is {path}" for path in find_files(name, folder, 1))
+        said = "" if is_pattern(name) else f"There is no file {name}{near}"
+        return found._replace(refusal=said)
     return None
 
 

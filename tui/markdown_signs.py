@@ -18,7 +18,7 @@ _ESCAPE = re.compile(
 )
 _ESCAPE_AT_START = re.compile(r"\\[#>+=~.)-]")
 _PATH = re.compile(  # or a regex
-    r"(?:^|[^\\])\\[a-zA-Z0-9]|^\W*(?:[a-zA-Z]:|%\w+%)(?:$|\\)|^\\\\"
+    r"(?:^|[^\\])\\[a-zA-Z0-9]|^\W*(?:[a-zA-Z]:|%\w+%)(?:$|\\)|^\\\\|^\^"
 )
 _WORD = re.compile(
     r"\*\*(?:[^\W\d_]+\*\*(?=-?[^\W\d_])|/[^\s*]*[^\s*/]\*\*(?![\w*/]))"

@@ -65,6 +65,9 @@ class ShellCommand:
         finally:
             if not self.is_over:  # the chat ends, or Ctrl-C came
                 self.end()
+                if self._process is not None:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._process.communicate(), 1)
             if self._line:
                 self._take("\n")
 

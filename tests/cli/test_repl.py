@@ -84,6 +84,7 @@ def test_the_shell_and_files(server: RunningServer, tmp_path: Path) -> None:
         terminal.await_input()
         terminal.process.send_signal(signal.SIGINT)
         terminal.read_until("The output is dropped.")
+        assert "Loop" not in terminal.screen  # asyncio's complaint
     assert not (tmp_path / "RAN").exists()
 
 

@@ -116,6 +116,7 @@ TYPED = {
     "“@my\\ notes.md”": ("my\\ notes.md", ""),
     "(@src), @notes.md": ("src", ""),
     "@src/gone": ("src/gone", "There is no file src/gone"),
+    "@main.py": ("main.py", "There is no file main.py; there is src/main.py"),
     "@~": ("~", _HOME),
     "@~/gone.": ("~/gone", "There is no file ~/gone"),
     "@*.md?": ("*.md", ""),
@@ -147,6 +148,7 @@ async def test_typed_paths_are_attached_or_refused(
         await chat.until(lambda: bool(server.asked))
         assert "one\ntwo\n" in server.asked[-1]
         assert "x = 1\n" in server.asked[-1]
+        assert "\n and " in server.asked[-1]
         assert ", @someone" in server.asked[-1]
         await chat.answered()
         await chat.shows("file: notes.md, 2 lines")

@@ -296,6 +296,9 @@ async def test_ctrl_c_copies_once_and_alt_types_no_letter(history_path: Path) ->
         assert chat.told[-1] == "Copied 1 character."
         await chat.press("ctrl+c")
         assert screen.prompt.text == ""
+        for keys in (["ctrl+c"], [*"/effort high", "enter", "ctrl+c"]):  # not twice in a row
+            await burst(chat, keys)
+            assert chat.told[-1] == "Ctrl-C again quits."
         await chat.enter("/temporary")
         await chat.press("ctrl+n")
         assert screen.conversation.is_temporary

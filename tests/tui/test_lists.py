@@ -78,6 +78,9 @@ async def test_chats_are_listed_on_the_start_page_and_beside_the_chat(history_pa
         await chat.shows("All of Mountains, [b]briefly")  # a preview
         await chat.press("down")
         await chat.shows("❯ Tell me of Rivers")
+        await chat.press(*"zzz")
+        await chat.shows("Nothing found.")
+        await chat.until(lambda: "❯ Tell me of" not in chat.screen())
         await chat.press("escape")
         await chat.pilot.click(chat.app.chat.query_one("#recent", ChatList), offset=(3, 1))
         await chat.shows("❯ Tell me of Rivers")
