@@ -117,6 +117,18 @@ def is_path(text: str) -> bool:
     return text.lower().endswith(".gguf") or text.startswith(PATHS)
 
 
+def model_and_words(
+    model: str | None, prompt: Sequence[str] | None
+) -> tuple[str | None, list[str]]:
+    """Return what was given as a MODEL and a PROMPT; what can only be a text is no MODEL."""
+    from gptoss_local.models.catalog import NAME, canonical_name
+
+    words = list(prompt or ())
+    if model is None or is_path(model) or NAME.fullmatch(canonical_name(model)):
+        return model, words
+    return None, [model, *words]
+
+
 def named(model: str, settings: Settings) -> str:
     """Return the name of a model; a file that is named by its path becomes one where it is.
 

@@ -16,6 +16,7 @@ from gptoss_local.base.types import Effort
 from gptoss_local.cli._first_model import ask_for_model, chosen_model
 from gptoss_local.cli._options import (
     PATHS,
+    model_and_words,
     named,
     running_server,
     server_for,
@@ -60,7 +61,8 @@ def chat(
         bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
     ] = False,
 ) -> None:
-    """Without MODEL it uses the model of the last chat, or the newest one.
+    """Without MODEL it uses the model of the last chat, or the newest one. A MODEL that can only be
+    a text is taken as the PROMPT.
 
     A terminal that cannot be drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the
     line-by-line chat of `run`.
@@ -77,6 +79,7 @@ def chat(
         raise UsageError("a preset begins a new chat", hint="Leave out --resume and --chat.")
     if temporary and (resume or chat_id is not None):
         raise UsageError("a temporary chat is a new one", hint="Leave out --resume and --chat.")
+    model, words = model_and_words(model, prompt)
     chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
     from tui.conversation import Conversation
@@ -97,7 +100,7 @@ def chat(
         if chosen is not None:
             conversation.begin_with(*chosen)
         conversation.set_model(name, effort or conversation.effort)
-        text = " ".join(prompt or ())
+        text = " ".join(words)
         if is_linear():
             _talk(settings, conversation, text)
         else:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, Literal, TypeGuard, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -23,6 +23,7 @@ from gptoss_local.cli._options import (
     KeepAlive,
     is_path,
     keep_alive_of,
+    model_and_words,
     named,
     number,
     read_format,
@@ -132,7 +133,7 @@ def run(
     """
     if allow and tools is None:
         raise UsageError("--allow needs --tools")
-    model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
+    model, words = model_and_words(model, prompt)
     attached = [_attached(file) for file in files or ()]
     text = _prompt(words, model, interactive=interactive or bool(files))
     text = "\n\n".join(filter(None, (*attached, text)))
@@ -259,9 +260,3 @@ def _are_tools(word: str) -> bool:
     except GptOssError:
         return True
     return False
-
-
-def _is_text(model: str | None) -> TypeGuard[str]:
-    from gptoss_local.models.catalog import NAME, canonical_name
-
-    return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))

@@ -177,7 +177,7 @@ def test_a_terminal_that_cannot_be_drawn_on(
     ]  # fmt: skip
     assert first == 3 * list(passcode)
     assert roles == ["system", *3 * ["user", "assistant"]]
-    with Terminal(user, "nano", "Count from 1", "to 900.", command="chat") as terminal:
+    with Terminal(user, "Count from 1", "to 900.", command="chat") as terminal:
         terminal.read_until("20, 21,")
         terminal.hang_up()
         terminal.process.wait(60)
