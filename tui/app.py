@@ -96,7 +96,7 @@ def _held_of(pasted: str) -> str:
 
 
 class Writer(WriterThread):
-    """Lets nobody wait for a terminal that is gone."""
+    """Drops what is written to a terminal that is gone, as the queue for it has an end."""
 
     def run(self) -> None:
         try:

@@ -22,7 +22,7 @@ _PATH = re.compile(  # or a regex
 )
 _WORD = re.compile(
     r"\*\*(?:[^\W\d_]+\*\*(?=-?[^\W\d_])|/[^\s*]*[^\s*/]\*\*(?![\w*/]))"
-    r"|\*(?:[^\W\d_]|\([^*()]+\))\*(?=-[^\W\d_]{2}|(?:th|st|nd|rd)\b|[²³¹\u2070-\u209c])"
+    r"|\*(?:[^\W\d_]|\([^*()]+\))\*(?=-[^\W\d_]{2}|(?:th|st|[nr]d)\b|[²³¹\u2070-\u209c])"
 )
 """The first letters of `**H**yper **T**ext`, a path, and a variable: `*n*th`, `*p*-value`."""
 

@@ -37,7 +37,6 @@ from tui.screens.chats import Place
 from tui.screens.dialog import copy_selection
 from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.server import ChatServer
-from tui.shell import ShellCommand
 from tui.widgets.chat_list import ChatList, hint_text
 from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import Prompt
@@ -182,8 +181,7 @@ class ChatScreen(ChatView):
     @property
     def is_settling(self) -> bool:
         """Return whether something that a key began is not done."""
-        is_busy = self._doing is not None and not self._doing.is_finished
-        return is_busy or self.question.is_settling
+        return bool(self._doing and not self._doing.is_finished) or self.question.is_settling
 
     @property
     def is_answering(self) -> bool:
@@ -283,7 +281,7 @@ class ChatScreen(ChatView):
                 self._drafts.forget(message)
                 await self._command(message.text.removeprefix("/"))
             elif command := shell_command(typed):
-                view = ShellView(ShellCommand(command))
+                view = ShellView(command)
                 self.set_class(False, "-empty")
                 await self.transcript.append(view)
                 self.run_worker(self._tray.run(view), group="shell")
@@ -301,8 +299,7 @@ class ChatScreen(ChatView):
             self.show_status()
             if self.answer is not None and self.answer.is_live:
                 self._speed.show_live(self.answer)
-        growth = self.answer.growth if self.answer is not None else None
-        n_ctx = growth.n_ctx if growth is not None else 0
+        n_ctx = self.answer.growth.n_ctx if self.answer and self.answer.growth else 0
         if self._n_ticks % _ASK_EVERY == 0 and (
             self.loaded is None or self.loaded.context_length < n_ctx
         ):

@@ -26,9 +26,9 @@ class ShellView(Vertical):
     }
     """
 
-    def __init__(self, command: ShellCommand) -> None:
+    def __init__(self, command: str) -> None:
         super().__init__()
-        self.command = command
+        self.command = ShellCommand(command)
         self._lines = LineBlock(tail_rows=_TAIL_ROWS)
         self._meta = Static("runs; Esc ends it", classes="meta", markup=False)
 
