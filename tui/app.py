@@ -16,10 +16,12 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._callback import invoke
 from textual._compositor import CompositorUpdate
 from textual.app import App
@@ -29,6 +31,7 @@ from textual.drivers._writer_thread import WriterThread
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
 from textual.geometry import Region, Size
+from textual.keys import _character_to_key
 from textual.screen import Screen
 
 from gptoss_local.base.errors import UsageError
@@ -106,8 +109,20 @@ class Writer(WriterThread):
                 pass
 
 
+_NOT_ALT = "[O]PNX^_\\fb"  # sequences begin so, or Textual knows another key
+
+
 def guard_driver() -> None:
-    """Make Textual's driver use both, without a setting for it; on Windows it reads no bytes."""
+    """Make Textual's driver use both, without a setting for it; on Windows it reads no bytes.
+
+    It takes Esc and Enter for Enter, and types the sign of Alt-5 and Alt-full-stop.
+    """
+    known: Any = ANSI_SEQUENCES_KEYS
+    for sign in map(chr, (0x0D, *range(0x20, 0x7F))):
+        if sign not in _NOT_ALT:
+            plain = f"shift+{sign.lower()}" if sign.isupper() else _character_to_key(sign)
+            name = "enter" if sign == "\r" else plain
+            known[f"\x1b{sign}"] = (SimpleNamespace(value=f"alt+{name}"),)
     if sys.platform != "win32":
         driver: Any = importlib.import_module("textual.drivers.linux_driver")
         driver.getincrementaldecoder = lambda _encoding: InputDecoder

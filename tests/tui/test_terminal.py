@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual._xterm_parser import XTermParser
 from textual.geometry import Region, Size
 
 from gptoss_local.talk.history.plain import plain_text
-from tui.app import InputDecoder, Painter, copy_natively, native_command
+from tui.app import InputDecoder, Painter, copy_natively, guard_driver, native_command
 
 pytestmark = pytest.mark.quick
 
@@ -35,6 +36,16 @@ def test_keys_stay_as_they_are() -> None:
     for size in range(1, 30):
         assert decoded(keys.encode(), size) == keys
     assert InputDecoder().decode(b"\x1b") == "\x1b"  # Esc waits for nothing
+
+
+def test_esc_before_a_sign_is_alt_at_once() -> None:
+    guard_driver()
+    keys = [
+        event.key
+        for event in XTermParser().feed("a\x1b\rb\x1b.\x1b5\x1br\x1bR\x1b \x1b[A\x1bf\x1bOP")
+    ]
+    assert keys == [*("a", "alt+enter", "b", "alt+full_stop", "alt+5", "alt+r", "alt+shift+r", "alt+space", "up"),
+                    *("ctrl+right", "f1")]  # fmt: skip
 
 
 @given(st.text(), st.text(), st.integers(1, 20))

@@ -179,6 +179,9 @@ def test_a_chat_in_a_terminal(terminal: Tmux, start_chat: Callable[..., None]) -
     terminal.write("\x1b[I")
     wait_until(lambda: terminal.screen().count(PARIS) == 2)
 
+    terminal.write("one\x1b\rtwo\x1b.\x1b5\x1bx\x1b[D!")  # Alt keys among others
+    terminal.wait_for(r"│ one *│\n.*│ tw!o ")
+    terminal.press("C-c")
     terminal.paste("\x1b]0;\x07\rone\ntwo\n")  # waits to be sent, and none of it is a key
     terminal.wait_for(r"│ one *│\n.*│ two")
     assert "❯ one" not in terminal.screen()
