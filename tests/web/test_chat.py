@@ -2,12 +2,12 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.answers import CODE
-from tests.web.chatting import ask, box, kept, last_answer, press, prose, until
+from tests.web.chatting import ask, box, chat_id, kept, last_answer, new_chat, press, prose, until
 from tests.web.conftest import Watch
 
 
@@ -113,6 +113,82 @@ def test_a_failure_says_why_and_loses_no_message(page: Page, watch: Watch) -> No
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
     expect(page.get_by_role("alert")).to_contain_text("gptoss serve")
     expect(box(page)).to_have_value("Keep me")
+
+
+def test_a_message_is_seen_before_the_server_has_it(page: Page, watch: Watch) -> None:
+    """Also in a new chat, by a tap, and as an edit; it is typed again where the server fails."""
+    watch.expected = ("Failed to load resource",)
+    held: list[Route] = []
+    said = page.locator(".turn.user")
+    editor = page.get_by_role("textbox", name="Edit your message")
+    page.route("**/api/gptoss/chats", lambda route: held.append(route))
+    for typed in ("", "What is new?"):
+        box(page).press_sequentially(typed)
+        with page.expect_request("**/api/gptoss/chats"):
+            box(page).press("Enter") if typed else press(page, "What is 123 + 456?")
+        expect(said).to_have_text(typed or "What is 123 + 456?")
+        expect(box(page)).to_have_value("")
+        held.pop().abort()
+        expect(said).to_have_count(0)
+        expect(box(page)).to_have_value(typed)
+        expect(page.get_by_label("Try it")).to_be_visible()
+    page.unroute("**/api/gptoss/chats")
+    box(page).press("Enter")
+    expect(prose(page)).to_contain_text("only a few answers")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    page.route("**/ask", lambda route: held.append(route))
+    box(page).press_sequentially("What is the capital of Italy?")
+    with page.expect_request("**/ask"):
+        box(page).press("Enter")
+    expect(said).to_have_text(["What is new?", "What is the capital of Italy?"])
+    expect(said.last).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Edit the message").last).to_be_disabled()
+    held.pop().continue_()
+    expect(prose(page)).to_have_text("The capital of Italy is Rome.")
+    expect(said).to_have_count(2)
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    box(page).press("ArrowUp")
+    expect(editor).to_be_focused()
+    page.keyboard.type(" Or of Spain?")
+    for fails in (True, False):
+        with page.expect_request("**/ask"):
+            page.keyboard.press("Enter")
+        expect(said.last).to_have_text("What is the capital of Italy? Or of Spain?")
+        expect(page.locator(".turn")).to_have_count(3)
+        held.pop().abort() if fails else held.pop().continue_()
+        if fails:
+            expect(editor).to_have_value("What is the capital of Italy? Or of Spain?")
+            expect(editor).to_be_focused()
+    expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
+    expect(editor).to_have_count(0)
+
+
+def test_an_edit_stays_while_the_chat_changes(page: Page, scripted: RunningServer) -> None:
+    ask(page, "What is the capital of France?")
+    press(page, "Edit the message")
+    editor = page.get_by_role("textbox", name="Edit your message")
+    expect(editor).to_be_focused()
+    page.keyboard.type(" Which is it?")
+    words = "What is the capital of France? Which is it?"
+    new_chat(page)
+    expect(editor).to_have_count(0)
+    page.go_back()
+    expect(editor).to_have_value(words)
+    expect(box(page)).to_be_focused()  # the next keys are for a new message
+    history = History(scripted.home / "chats.sqlite3")
+    question = history.add(chat_id(page), None, "user", "Asked in a terminal")
+    history.add(chat_id(page), question.id, "assistant", "It says this.")
+    history.close()
+    expect(page.locator(".turn.user")).to_contain_text("Asked in a terminal")
+    expect(editor).to_have_count(0)
+    press(page, "Version before")
+    expect(editor).to_have_value(words)
+    page.reload()
+    expect(editor).to_have_value(words)
+    editor.press("Enter")
+    expect(page.locator(".turn.user")).to_contain_text("Which is it?")
+    expect(page.locator(".turn.user .versions")).to_contain_text("3/3")
+    expect(editor).to_have_count(0)
 
 
 def test_edits_and_retries_make_versions(page: Page, scripted: RunningServer) -> None:

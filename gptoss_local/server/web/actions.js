@@ -38,8 +38,11 @@ function once(act) {
   return (...args) => (running ??= run(...args).finally(() => (running = null)));
 }
 
-/** The turns that are shown. */
-export const shown = () => branch(state.turns, state.chat?.leaf_id ?? null);
+/** The turns that are shown: to one that is sent now, or to the end of the chat. */
+export function shown() {
+  const sent = state.sent.filter((turn) => turn.chat_id === state.chatId).slice(0, 1);
+  return [...branch(state.turns, (sent[0] ? sent[0].parent_id : state.chat?.leaf_id) ?? null), ...sent];
+}
 
 /** The answer on the branch that is shown which streams. */
 export const streaming = () => shown().find((turn) => turn.state === "streaming");
@@ -120,24 +123,25 @@ export async function search(query, limit = HITS) {
 export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string} */ typed, begin = (/** @type {number} */ _chatId) => {}) => {
   let { chatId, chat } = state;
   const isNew = chatId === null;
-  if (chatId === null) {
-    if (!madeWith().model) await readModels();
-    const { model, effort, preset, system, options, is_temporary } = /** @type {Draft} */ (madeWith());
-    chatId = /** @type {number} */ ((await call("POST", CHATS, { model, effort, preset, options, system, is_temporary })).id);
-    if (state.chatId === null) [history.pushState(null, "", `#/chat/${chatId}`), set({ chatId, chat: null, turns: new Map() })];
-    begin(chatId);
-  }
-  if (!chat) {
-    const tree = await call("GET", `${CHATS}/${chatId}`);
-    chat = /** @type {Chat} */ (tree.chat);
-    apply({ event: "tree", ...tree });
-  }
-  if (state.chatId === chatId) {
+  const place = async (/** @type {Turn} */ turn) => {
+    if (chatId === null) {
+      if (!madeWith().model) await readModels();
+      const { model, effort, preset, system, options, is_temporary } = /** @type {Draft} */ (madeWith());
+      chatId = turn.chat_id = /** @type {number} */ ((await call("POST", CHATS, { model, effort, preset, options, system, is_temporary })).id);
+      if (state.chatId === null) [history.pushState(null, "", `#/chat/${chatId}`), set({ chatId, chat: null, turns: new Map() })];
+      begin(chatId);
+    }
+    if (!chat) {
+      const tree = await call("GET", `${CHATS}/${chatId}`);
+      chat = /** @type {Chat} */ (tree.chat);
+      turn.parent_id = chat.leaf_id;
+      apply({ event: "tree", ...tree });
+    }
     const { model, effort } = madeWith();
-    if (model && model !== chat.model) await change(chat, { model, effort });
-  }
+    if (state.chatId === chatId && model && model !== chat.model) await change(chat, { model, effort });
+  };
   try {
-    await question(chatId, chat.leaf_id, chips, typed);
+    await question(chatId, chat?.leaf_id ?? null, chips, typed, place);
   } finally {
     if (isNew) void connect(); // not before: its tree would not have the question yet
   }
@@ -157,16 +161,26 @@ export const askAfter = action(async (/** @type {Turn} */ turn, /** @type {Chip[
 );
 
 /** Ask another version of a question. */
-export const askInstead = once(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
-  await question(turn.chat_id, turn.parent_id, chips, typed);
-  set({ editing: null });
-});
+export const askInstead = once(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) =>
+  question(turn.chat_id, turn.parent_id, chips, typed),
+);
 
-/** @param {number} chatId @param {number | null} parentId @param {Chip[]} chips @param {string} typed */
-async function question(chatId, parentId, chips, typed) {
-  const body = { ...compose(chips, typed), parent_id: parentId };
-  const { question, answer } = await call("POST", `${CHATS}/${chatId}/ask`, body);
-  show(question, answer);
+/**
+ * Ask a question, which is shown before the server has it; `place` finds the end of its chat.
+ * @param {number | null} chat_id @param {number | null} parent_id @param {Chip[]} chips @param {string} typed
+ * @param {(turn: Turn) => Promise<void>} [place]
+ */
+async function question(chat_id, parent_id, chips, typed, place) {
+  const { content, folds } = compose(chips, typed);
+  const turn = /** @type {Turn} */ (/** @type {any} */ ({ id: 0, chat_id, parent_id, role: "user", content, state: "done", stats: { folds } }));
+  set({ sent: [...state.sent, turn], isSent: state.isSent || chat_id === state.chatId });
+  try {
+    await place?.(turn);
+    const { question, answer } = await call("POST", `${CHATS}/${turn.chat_id}/ask`, { content, folds, parent_id: turn.parent_id });
+    show(question, answer);
+  } finally {
+    set({ sent: state.sent.filter((each) => each !== turn) });
+  }
 }
 
 /** Show turns that are new at the end of their branch, and what the stream brought below. @param {Turn[]} turns */

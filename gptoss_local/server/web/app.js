@@ -2,7 +2,7 @@
 
 import { html, render, useLayoutEffect, useState } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
-import { madeWith, readFits, readModels, route, go, stop, streaming, switchTemporary, tryOut } from "./actions.js";
+import { madeWith, readFits, readModels, route, go, shown, stop, streaming, switchTemporary, tryOut } from "./actions.js";
 import { ApiError, isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
 import { goesWhere, hostOf } from "./picker.js";
@@ -24,7 +24,7 @@ function App() {
   const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, isLocked, spoken, nSpoken, draft, preview, answering, unseen } = state;
   const [, count] = useState(0);
   useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
-  const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
+  const isEmpty = (chatId === null || chat?.leaf_id === null) && !shown().length;
   const host = hostOf(madeWith().model);
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
     <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} answering=${answering} unseen=${unseen} isOpen=${isSidebarOpen} isLocked=${isLocked} />

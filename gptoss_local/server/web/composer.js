@@ -13,7 +13,8 @@ import { isGone, ModelPicker } from "./picker.js";
 const UNSENT = "gptoss-unsent";
 
 /**
- * What was typed and not sent, by chat; the tab keeps it when the page is loaded again, but for temporary chats.
+ * What was typed and not sent, by chat, or by the question that is edited; the tab keeps it when the page is loaded
+ * again, but for temporary chats.
  * @typedef {{typed: string, chips: Chip[], isSent?: boolean}} Unsent  `isSent`: once its files are read
  * @type {Map<number | string | null, Unsent>}
  */
@@ -71,7 +72,7 @@ on.answered = (ids) => ids.forEach(sendNext);
 addEventListener("pagehide", () => {
   for (const chatId of queues.keys()) takeBack(chatId);
   for (const draft of unsent.values()) [draft.chips, draft.isSent] = [draft.chips.filter(isRead), false];
-  const drafts = [...unsent].filter(([at, { typed, chips }]) => at !== TEMPORARY && (typed || chips.length));
+  const drafts = [...unsent].filter(([at, { typed, chips }]) => !String(at).startsWith(TEMPORARY) && (typed || chips.length));
   try {
     sessionStorage.setItem(UNSENT, JSON.stringify(drafts));
   } catch {
@@ -82,6 +83,7 @@ addEventListener("pagehide", () => {
 const isRead = (/** @type {Chip} */ chip) => chip.text !== "";
 const TEMPORARY = "temporary";
 const place = () => (isTemporary() ? TEMPORARY : state.chatId);
+const editOf = (/** @type {Turn} */ turn) => `${isTemporary() ? TEMPORARY : "turn"}-${turn.id}`;
 const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]), isSent: /** @type {boolean | undefined} */ (false) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
@@ -91,17 +93,26 @@ export let receive = () => {};
 const toField = () =>
   matchMedia("(pointer: fine)").matches && /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
 
+/** Whether a question is edited. @param {Turn} turn */
+export const isEdited = (turn) => unsent.has(editOf(turn));
+
+/** Edit a question. @param {Turn} turn */
+export function edit(turn) {
+  if (!isEdited(turn)) unsent.set(editOf(turn), takeApart(turn));
+  set({ editing: turn.id });
+}
+
 /** Edit the last question of the branch. */
 export function editLast() {
   const last = shown().findLast((turn) => turn.role === "user");
-  if (last && !streaming()) set({ editing: last.id });
+  if (last?.id && !streaming()) edit(last);
 }
 
 /**
  * A field that grows, and the files above it.
  * @param {{label: string, typed: string, setTyped: (text: string) => void, chips: Chip[],
  *   setChips: (change: (chips: Chip[]) => Chip[]) => void, onSend: () => void, onEscape?: () => void,
- *   focusOn?: number | null, children?: any}} props
+ *   focusOn?: number | boolean, children?: any}} props
  */
 function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focusOn, children }) {
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
@@ -111,7 +122,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     area.current.style.height = `${area.current.scrollHeight}px`;
   }, [typed]);
   useLayoutEffect(() => {
-    if (onEscape || matchMedia("(pointer: fine)").matches) area.current?.focus();
+    if (onEscape ? focusOn : matchMedia("(pointer: fine)").matches) area.current?.focus();
     area.current?.setSelectionRange(typed.length, typed.length);
   }, [focusOn]);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
@@ -173,16 +184,21 @@ function fill(chips, setChips) {
   });
 }
 
-/** Where a new message is written. @param {{chatId: number | null}} props */
-export function Composer({ chatId }) {
+/** Return what keeps that something was typed, and paints its field again. */
+function useKeep() {
   const [, again] = useState(0);
-  const shownIn = place();
-  const { typed, chips, isSent = false } = unsent.get(shownIn) ?? NOTHING;
-  const queue = waitingIn(chatId);
-  const keep = (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
+  return (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
     unsent.set(where, { ...(unsent.get(where) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
   };
+}
+
+/** Where a new message is written. @param {{chatId: number | null}} props */
+export function Composer({ chatId }) {
+  const keep = useKeep();
+  const shownIn = place();
+  const { typed, chips, isSent = false } = unsent.get(shownIn) ?? NOTHING;
+  const queue = waitingIn(chatId);
   const setTyped = (/** @type {string} */ text) => keep({ typed: text, isSent: false });
   const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
     const before = unsent.get(shownIn) ?? NOTHING;
@@ -263,18 +279,28 @@ export function Composer({ chatId }) {
 
 /** Where a question is edited. What is sent is another version of it. @param {{turn: Turn}} props */
 export function Editor({ turn }) {
-  const [before] = useState(() => takeApart(turn));
-  const [typed, setTyped] = useState(before.typed);
-  const [chips, setChips] = useState(before.chips);
+  const keep = useKeep();
+  const at = editOf(turn);
+  const { typed, chips } = unsent.get(at) ?? NOTHING;
+  const setTyped = (/** @type {string} */ text) => keep({ typed: text }, at);
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
+    const kept = unsent.get(at);
+    if (kept) keep({ chips: change(kept.chips) }, at);
+  };
   const leave = () => {
+    unsent.delete(at);
     set({ editing: null });
     toField();
   };
-  const onSend = () => void ((typed.trim() || chips.length) && chips.every(isRead) && askInstead(turn, chips, typed));
+  const onSend = async () => {
+    if (!(typed.trim() || chips.length) || !chips.every(isRead)) return;
+    if (await askInstead(turn, chips, typed)) unsent.delete(at);
+    else set({ editing: turn.id });
+  };
   const onDrop = (/** @type {any} */ event) => event.dataTransfer.files.length && [event.preventDefault(), add(event.dataTransfer.files, setChips)];
   return html`<form class="editor" onDrop=${onDrop} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
-      onSend=${onSend} onEscape=${leave}>
+      onSend=${onSend} onEscape=${leave} focusOn=${state.editing === turn.id}>
       <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>
         <button type="button" onClick=${leave}>Cancel</button>
         <button type="button" class="primary" onClick=${onSend}>Send</button></div>

@@ -18,6 +18,7 @@ export const state = {
   chatId: /** @type {number | null} */ (null),
   chat: /** @type {Chat | null} */ (null),
   turns: /** @type {Map<number, Turn>} */ (new Map()),
+  sent: /** @type {Turn[]} */ ([]), // questions that the server does not have yet
   progress: /** @type {Record<number, Progress>} */ ({}),
   draft: { model: "", effort: "", preset: "", system: "", options: {}, is_temporary: false },
   isLocked: false, // saved chats want their passphrase
@@ -27,7 +28,7 @@ export const state = {
   sought: /** @type {number | null} */ (null), // the turn to scroll to
   isSent: false, // something was sent just now: to the end
   visit: 0, // how often another chat was opened
-  editing: /** @type {number | null} */ (null), // the question that is edited
+  editing: /** @type {number | null} */ (null), // the question of which the edit has the focus
   models: /** @type {Model[]} */ ([]),
   loaded: /** @type {Loaded[]} */ ([]),
   fits: /** @type {Fits} */ ({ models: [], is_new: false, suggested: "", advice: "" }),

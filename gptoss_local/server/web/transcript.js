@@ -2,6 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { choose, shown, streaming } from "./actions.js";
+import { isEdited } from "./composer.js";
 import { state } from "./store.js";
 import { callOf, lastPatch, pagesBefore, versions } from "./tree.js";
 import { Answer, TurnView } from "./turn.js";
@@ -92,7 +93,7 @@ export function Transcript() {
             pages=${same(`pages-${turn.id}`, pagesBefore(turns, start + k))}
             models=${same("models", state.models.map(({ name }) => name))}
             call=${callOf(turns, start + k)} isStep=${turns[start + k + 1]?.role === "tool"} isLost=${turn === live && state.isLost}
-            isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live} canUndo=${turn.id === undoable}
+            isLast=${start + k === turns.length - 1} isEdited=${isEdited(turn)} isBusy=${!!live || !turns.at(-1)?.id} canUndo=${turn.id === undoable}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}
       </div>

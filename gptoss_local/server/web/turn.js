@@ -11,7 +11,7 @@ import { steady } from "./table.js";
 import { parts, wasCut } from "./tree.js";
 import { isPrinted } from "./transcript.js";
 import { afterPaint, CopyButton, copyText, IconButton, memo, Menu, withCode } from "./ui.js";
-import { Editor } from "./composer.js";
+import { edit, Editor } from "./composer.js";
 import { Call, Fold, Tool } from "./tools.js";
 
 const LINES_A_PIECE = 40;
@@ -46,7 +46,6 @@ export const TurnView = memo(
 /** @param {{turn: Turn, ids: number[], isBusy: boolean}} props */
 function User({ turn, ids, isBusy }) {
   const isSystem = turn.role === "system";
-  const edit = () => set(isSystem ? { dialog: { kind: "settings" } } : { editing: turn.id });
   const text = html`${parts(turn).map(({ label, text }) =>
     label ? html`<${Fold} label=${label} text=${text} />` : text.trim() && html`<p>${plain(text.trim())}</p>`,
   )}`;
@@ -58,7 +57,7 @@ function User({ turn, ids, isBusy }) {
       <span class="actions">
         <${CopyButton} label="Copy the message" copy=${() => copyText(turn.content)} />
         <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"}
-          disabled=${isBusy} onClick=${edit} />
+          disabled=${isBusy} onClick=${() => (isSystem ? set({ dialog: { kind: "settings" } }) : edit(turn))} />
       </span>
     </div>
   </article>`;
@@ -181,8 +180,8 @@ function Versions({ turn, ids }) {
     (turned > 0 && !after?.disabled ? after : before?.disabled ? after : before)?.focus();
     turned = 0;
   }, []);
-  if (ids.length < 2) return null;
   const now = ids.indexOf(turn.id);
+  if (ids.length < 2 || now < 0) return null;
   const move = (/** @type {number} */ step) => [(turned = step), void choose(ids[now + step] ?? turn.id)];
   return html`<span class="versions" ref=${place} role="group" aria-label="Versions">
     <${IconButton} name="left" label="Version before" disabled=${now === 0} onClick=${() => move(-1)} />
