@@ -123,7 +123,8 @@ def firefox(folder: Path) -> Iterator[Driver]:
     profile.mkdir()
     theme = 'user_pref("layout.css.prefers-color-scheme.content-override", 1);\n'
     webrtc = 'user_pref("media.peerconnection.ice.loopback", true);\n'
-    (profile / "user.js").write_text(theme + webrtc)
+    pings = 'user_pref("browser.send_pings", true);\n'  # off, as long as nobody switches it on
+    (profile / "user.js").write_text(theme + webrtc + pings)
     arguments = ["--headless", "--no-remote", "--profile", str(profile)]
     log = folder / "firefox.log"
     with log.open("wb") as output:
