@@ -36,7 +36,7 @@ _PROSE = re.compile(
     r"(?:^|(?<![-+=*/<>,])\s)(?:[A-Za-z][a-z]{2,}|an|as|at|if|in|is|it|of|on|or|to)(?=[\s,.;:]|$)"
 )
 """Words outside `\\text`, which would lose the spaces between them; `+ at` is a product."""
-_REGEX = re.compile(r"\.[*+?]|\\[dDsSwW](?![A-Za-z])|\(\?|\[\^|(?:^|\[)\w*(?:a-z|A-Z|0-9)")
+_REGEX = re.compile(r"\.[*+?]|\\[dDsSwW](?![A-Za-z])|\(\?|\[\^(?!\\c)|(?:^|\[)\w*(?:a-z|A-Z|0-9)")
 _TEXT = re.compile(r"\\(?:text\w*|mbox|tag|label|ce|operatorname\*?)\s*\{[^{}]*\}")
 _ARRAY = re.compile(
     r"(?:\\left\s*(\\?[\[({|])\s*)?\\begin\{(?:array\}\s*\{([^{}]*)|aligned|gathered)\}(.*?)"

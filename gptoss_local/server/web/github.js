@@ -13,6 +13,8 @@ const TASK = /^\[([ x])\](?= )/i;
 const IS_RIGHT_TO_LEFT = /^[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 const CELL = /^t[hd]_open$/;
 const LEAVES = /^(?:p|h\d|summary)$/;
+const CODE = /(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)/g;
+const [ANY, INNER, BAR] = [/(?<!\\)\|/g, /(?<!\\|^)\|(?!\s*$)/g, "\x01"]; // a sign that no text has
 
 /** @typedef {any} Token */
 
@@ -21,8 +23,12 @@ export function addGithub(md) {
   const blocks = { alt: ["paragraph", "blockquote", "list"] };
   md.inline.ruler.before("autolink", "tags", tagRule);
   md.inline.ruler.before("link", "cited", citedRule);
+  md.block.ruler.before("table", "bars", barsRule, { alt: ["paragraph", "reference"] });
   md.block.ruler.before("fence", "details", detailsRule, blocks);
   md.block.ruler.before("reference", "note", noteRule, blocks);
+  md.core.ruler.after("block", "bars", (/** @type {any} */ { tokens }) => {
+    for (const token of tokens) token.content = token.content.replaceAll(BAR, "|");
+  });
   md.core.ruler.before("inline", "callouts and tasks", calloutsAndTasks);
   md.core.ruler.push("directions", directions);
 }
@@ -112,6 +118,25 @@ function detailsRule(state, start, end, silent) {
   state.push("details_close", "details", -1);
   state.line = Math.min(end, last + (depth ? 0 : 1));
   return true;
+}
+
+/**
+ * Hide bars that end no cell of a table, as in tui/markdown_rows.py: in code, and of cells that Markdown would drop.
+ * @param {any} state @param {number} start @param {number} end
+ */
+function barsRule(state, start, end) {
+  const textOf = (/** @type {number} */ line) => state.src.slice(state.bMarks[line] + state.tShift[line], state.eMarks[line]);
+  const nCells = (/** @type {string} */ text) => [...text.matchAll(INNER)].length + 1;
+  const n = start + 1 < end && /^[|:\s-]+$/.test(textOf(start + 1)) ? nCells(textOf(start + 1)) : 0;
+  for (let line = start; n && line < end && !state.isEmpty(line); line++) {
+    const [text, at] = [textOf(line), state.bMarks[line] + state.tShift[line]];
+    if (nCells(text) <= n) continue;
+    let k = 0;
+    const whole = text.replace(CODE, (/** @type {string} */ code) => code.replace(ANY, BAR));
+    const least = nCells(whole) === n || line === start ? whole : text.replace(INNER, (/** @type {string} */ bar) => (++k < n ? bar : BAR));
+    state.src = state.src.slice(0, at) + least + state.src.slice(at + text.length);
+  }
+  return false;
 }
 
 /** Make callouts of quotes and boxes of tasks. @param {any} state */

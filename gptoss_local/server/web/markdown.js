@@ -202,10 +202,11 @@ export class Growing {
     return line > first;
   }
 
-  /** @param {number} key @param {Token[]} tokens @param {string} source @param {boolean} isClosed @returns {Block} */
-  #block(key, tokens, source, isClosed) {
+  /** @param {number} key @param {Token[]} tokens @param {string} text @param {boolean} isClosed @returns {Block} */
+  #block(key, tokens, text, isClosed) {
     const [first] = tokens;
-    const isOpen = !isClosed && first.type === "fence" && !isFenceClosed(source, first.markup);
+    const isOpen = !isClosed && first.type === "fence" && !isFenceClosed(text, first.markup);
+    const source = tokens.some(({ type }) => type === "math_open") ? `${text}\0` : text; // drawn otherwise once it is closed
     const env = this.#env;
     const before = this.#open.find((block) => block.key === key);
     if (before?.source === source && (before.code !== null) === isOpen) return before;

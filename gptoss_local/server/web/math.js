@@ -17,6 +17,7 @@ const DELIMITER = /\\[()[\]]/y;
 const BARE = /^\\(?:begin\{([a-zA-Z]+\*?)\}|(?:ce|pu)\{)/;
 const CLOSERS = /** @type {Record<string, string>} */ ({ "\\[": "\\]", $$: "$$" });
 const LONGEST = 10_000; // characters of a formula
+const REGEX = /\.[*+?]|\\[dDsSwW](?![A-Za-z])|\(\?|\[\^(?!\\c)|(?:^|\[)\w*(?:a-z|A-Z|0-9)/; // as tui/markdown_math.py has it
 const SCROLLS = /** @type {const} */ ([["tabindex", "0"], ["role", "group"], ["aria-label", "Formula"]]);
 const HOW = { strict: "ignore", trust: false, maxExpand: 300, maxSize: 20 };
 const MACROS = { // of packages that models expect
@@ -44,13 +45,14 @@ export function drawMath(nodes) {
   for (const place of nodes.querySelectorAll("code.tex.whole")) {
     const text = /** @type {string} */ (place.textContent);
     place.className = "tex";
-    if (text.length > LONGEST) continue;
     const [isDisplay, nDelimiter] = [/^(?:\\\[|\$\$|\\begin)/.test(text), BARE.test(text) ? 0 : /^\$[^$]/.test(text) ? 1 : 2];
+    const tex = text.slice(nDelimiter, text.length - nDelimiter);
+    if (!tex.trim() || text.length > LONGEST || REGEX.test(tex)) continue;
     const math = document.createElement(isDisplay ? "div" : "span");
     math.className = "math";
     if (isDisplay) for (const [name, value] of SCROLLS) math.setAttribute(name, value);
     try {
-      katex.render(text.slice(nDelimiter, text.length - nDelimiter), math, { ...HOW, macros: { ...MACROS }, displayMode: isDisplay });
+      katex.render(tex, math, { ...HOW, macros: { ...MACROS }, displayMode: isDisplay });
     } catch {
       continue;
     }
