@@ -20,6 +20,7 @@ def ask(page: Page, question: str, *, waits: bool = True) -> None:
     box(page).fill(question)
     box(page).press("Enter")
     expect(page.locator(".turn.user")).to_have_count(n_before + 1)
+    expect(page.locator("#turn-0")).to_have_count(0)  # the server has it
     if waits:
         expect(page.locator(".turn.user:last-child")).to_have_count(0)  # its answer has begun
         expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()

@@ -252,7 +252,7 @@ def test_a_browser_is_let_in_once_by_a_link(
     page = open_page(scripted, is_let_in=False)
     expect(page.get_by_role("dialog")).to_contain_text("The server does not know this browser yet.")
     press(page, "Copy gptoss web")
-    expect(page.get_by_role("button", name="Copied gptoss web", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Copy gptoss web", exact=True)).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "gptoss web"
     link = scripted.link()
     other = open_page(scripted, link, context=page.context)

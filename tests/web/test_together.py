@@ -77,9 +77,11 @@ def test_two_tabs_and_a_terminal_see_what_arrives(
         "Asked in a terminal",
         "What is the capital of Italy?",
     ]
+    box(one).press_sequentially("And of Spain?")
     terminal.delete(made)
     for page in (one, two):
         expect(page.get_by_text("This chat was deleted.")).to_be_visible()
+    expect(box(one)).to_have_value("And of Spain?")
 
 
 def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(

@@ -62,10 +62,7 @@ export async function send(method, path, body, signal) {
   throw new ApiError(problem.error || `The server answered with status ${response.status}.`, { ...problem, status: response.status });
 }
 
-/**
- * Send a request and return what the server answers.
- * @type {(method: string, path: string, body?: any) => Promise<any>}
- */
+/** Send a request and return what the server answers. @type {(method: string, path: string, body?: any) => Promise<any>} */
 export const call = async (method, path, body) => (await send(method, path, body)).json();
 
 /**

@@ -69,6 +69,12 @@ async function sendNext(chatId) {
 }
 on.answered = (ids) => ids.forEach(sendNext);
 
+const { gone } = on;
+on.gone = () => {
+  if (!isTemporary()) takeBack(null, [...waitingIn(state.chatId), unsent.get(state.chatId) ?? NOTHING]); // of a chat that was deleted elsewhere
+  gone();
+};
+
 addEventListener("pagehide", () => {
   for (const chatId of queues.keys()) takeBack(chatId);
   for (const draft of unsent.values()) [draft.chips, draft.isSent] = [draft.chips.filter(isRead), false];
@@ -184,27 +190,26 @@ function fill(chips, setChips) {
   });
 }
 
-/** Return what keeps that something was typed, and paints its field again. */
-function useKeep() {
+/** What was typed in a place, and what changes it. @param {number | string | null} at */
+function useUnsent(at) {
   const [, again] = useState(0);
-  return (/** @type {Partial<typeof NOTHING>} */ changes, where = place()) => {
-    unsent.set(where, { ...(unsent.get(where) ?? NOTHING), ...changes });
+  const keep = (/** @type {Partial<Unsent>} */ changes) => {
+    unsent.set(at, { ...(unsent.get(at) ?? NOTHING), ...changes });
     again((/** @type {number} */ n) => n + 1);
   };
+  const setTyped = (/** @type {string} */ typed) => keep({ typed, isSent: false });
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
+    const before = unsent.get(at) ?? NOTHING;
+    const chips = change(before.chips);
+    if (chips.length || unsent.has(at)) keep({ chips, isSent: before.isSent && chips.length === before.chips.length }); // not without a file
+  };
+  return { ...NOTHING, ...unsent.get(at), keep, setTyped, setChips };
 }
 
 /** Where a new message is written. @param {{chatId: number | null}} props */
 export function Composer({ chatId }) {
-  const keep = useKeep();
-  const shownIn = place();
-  const { typed, chips, isSent = false } = unsent.get(shownIn) ?? NOTHING;
+  const { typed, chips, isSent, keep, setTyped, setChips } = useUnsent(place());
   const queue = waitingIn(chatId);
-  const setTyped = (/** @type {string} */ text) => keep({ typed: text, isSent: false });
-  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
-    const before = unsent.get(shownIn) ?? NOTHING;
-    const chips = change(before.chips);
-    keep({ chips, isSent: before.isSent && chips.length === before.chips.length }, shownIn); // not without a file
-  };
   const file = useRef(/** @type {HTMLInputElement | null} */ (null));
   receive = (files) => add(files, setChips);
   const live = streaming();
@@ -279,14 +284,8 @@ export function Composer({ chatId }) {
 
 /** Where a question is edited. What is sent is another version of it. @param {{turn: Turn}} props */
 export function Editor({ turn }) {
-  const keep = useKeep();
   const at = editOf(turn);
-  const { typed, chips } = unsent.get(at) ?? NOTHING;
-  const setTyped = (/** @type {string} */ text) => keep({ typed: text }, at);
-  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => {
-    const kept = unsent.get(at);
-    if (kept) keep({ chips: change(kept.chips) }, at);
-  };
+  const { typed, chips, setTyped, setChips } = useUnsent(at);
   const leave = () => {
     unsent.delete(at);
     set({ editing: null });

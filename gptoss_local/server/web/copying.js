@@ -125,7 +125,7 @@ addEventListener("click", async ({ target }) => {
   if (!button || button.textContent === "Copied") return;
   const words = button.textContent;
   const table = button.closest(".table-place")?.querySelector("table");
-  await copyText(table ? written(table, words === "Markdown") : (button.closest(".code")?.querySelector("code")?.textContent ?? ""));
+  await copyText(table ? written(table, words === "Markdown") : (button.closest(".code, .command")?.querySelector("code")?.textContent ?? ""));
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = words), SHOWN_MS);
 });

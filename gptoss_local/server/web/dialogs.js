@@ -4,7 +4,7 @@ import { html, useState } from "./vendor/preact.js";
 import { change, remove } from "./actions.js";
 import { call, keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
-import { closeDialog, copyText, Dialog, into } from "./ui.js";
+import { closeDialog, Dialog, into } from "./ui.js";
 import { Models } from "./models.js";
 export { First, Offer } from "./models.js";
 import { Compare } from "./transcript.js";
@@ -42,11 +42,7 @@ function Delete({ chat }) {
 }
 
 /** A command to copy. @param {{text: string}} props */
-function Command({ text }) {
-  const [isCopied, setCopied] = useState(false);
-  return html`<div class="command"><code>${text}</code><button type="button" aria-label=${`${isCopied ? "Copied" : "Copy"} ${text}`}
-    onClick=${() => copyText(text).then(() => setCopied(true))}>${isCopied ? "Copied" : "Copy"}</button></div>`;
-}
+const Command = ({ text }) => html`<div class="command"><code>${text}</code><button type="button" class="copy" aria-label=${`Copy ${text}`}>Copy</button></div>`;
 
 /** @param {{onKey: () => void, why: string}} props */
 function Key({ onKey, why }) {

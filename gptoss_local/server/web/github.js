@@ -76,10 +76,7 @@ function pushText(state, tag, content, map) {
   return Object.assign(open, { map });
 }
 
-/**
- * Take the text of a footnote.
- * @param {any} state @param {number} start @param {number} end @param {boolean} silent
- */
+/** Take the text of a footnote. @param {any} state @param {number} start @param {number} end @param {boolean} silent */
 function noteRule(state, start, end, silent) {
   const found = state.sCount[start] - state.blkIndent < 4 && NOTE.exec(lineOf(state, start));
   if (!found || silent) return !!found;
@@ -125,13 +122,13 @@ function detailsRule(state, start, end, silent) {
  * @param {any} state @param {number} start @param {number} end
  */
 function barsRule(state, start, end) {
-  const textOf = (/** @type {number} */ line) => state.src.slice(state.bMarks[line] + state.tShift[line], state.eMarks[line]);
   const nCells = (/** @type {string} */ text) => [...text.matchAll(INNER)].length + 1;
-  const n = start + 1 < end && /^[|:\s-]+$/.test(textOf(start + 1)) ? nCells(textOf(start + 1)) : 0;
+  const n = start + 1 < end && /^[|:\s-]+$/.test(lineOf(state, start + 1)) ? nCells(lineOf(state, start + 1)) : 0;
   for (let line = start; n && line < end && !state.isEmpty(line); line++) {
-    const [text, at] = [textOf(line), state.bMarks[line] + state.tShift[line]];
-    if (nCells(text) <= n) continue;
+    const at = state.bMarks[line] + state.tShift[line];
+    const text = state.src.slice(at, state.eMarks[line]);
     let k = 0;
+    if (nCells(text) <= n) continue;
     const whole = text.replace(CODE, (/** @type {string} */ code) => code.replace(ANY, BAR));
     const least = nCells(whole) === n || line === start ? whole : text.replace(INNER, (/** @type {string} */ bar) => (++k < n ? bar : BAR));
     state.src = state.src.slice(0, at) + least + state.src.slice(at + text.length);

@@ -9,11 +9,12 @@ import { plain } from "./format.js";
 import { addGithub } from "./github.js";
 import { addColours, highlighted } from "./languages.js";
 import { addMath, drawMath } from "./math.js";
-import { previewButton } from "./preview.js";
+import { drawnAs } from "./preview.js";
 import { addSigns } from "./signs.js";
 import { fitTables } from "./table.js";
 
 const SAFE = /^(?:https?:\/\/|mailto:)/i;
+const PREVIEW = '<button type="button" class="preview">Preview</button>';
 const N_ROWS = 4; // of a table that grows, which are made together
 
 const md = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: 60 });
@@ -72,7 +73,7 @@ rules.fence = rules.code_block = (/** @type {Token[]} */ tokens, /** @type {numb
   const language = tokens[i].info.trim().split(/[\s{]/)[0] ?? "";
   const text = tokens[i].content;
   return (
-    `<div class="code"><div class="code-head"><span>${escape(language)}</span>${previewButton(language, text)}` +
+    `<div class="code"><div class="code-head"><span>${escape(language)}</span>${drawnAs(language, text) && PREVIEW}` +
     '<button type="button" class="copy">Copy</button></div><pre tabindex="0"><code>' +
     `${highlighted(text, language) ?? escape(text)}</code></pre></div>`
   );
@@ -149,10 +150,7 @@ export class Growing {
     this.#urls = new Map(pages.map(([cursor, url]) => [cursor, url]));
   }
 
-  /**
-   * Return the blocks of the text so far.
-   * @param {string} text @param {boolean} isComplete @returns {Block[]}
-   */
+  /** Return the blocks of the text so far. @param {string} text @param {boolean} isComplete @returns {Block[]} */
   update(text, isComplete) {
     const clean = plain(text.replace(/\r\n?/g, "\n"));
     const hasDefinitions = isComplete && !this.#isComplete && this.#env.references; // for what is above

@@ -13,7 +13,6 @@ const LONGEST = 500_000; // characters
 const LOOK_MS = 700; // between looks at code that is still written
 const STUCK_MS = 3000;
 const DOCTYPE = "<!doctype html>\n"; // not in quirks mode
-const BUTTON = '<button type="button" class="preview">Preview</button>';
 const ENDINGS = { html: "html", svg: "svg", mermaid: "mmd" };
 
 /** Return what a block of code is drawn as. @param {string} language @param {string} text @returns {"" | Preview["kind"]} */
@@ -23,9 +22,6 @@ export function drawnAs(language, text) {
   if (/^svg$/i.test(language) || (/^xml$/i.test(language) && /<svg[\s>]/i.test(text))) return "svg";
   return /^mermaid$/i.test(language) ? "mermaid" : "";
 }
-
-/** Return the button of a block of code, or nothing. @param {string} language @param {string} text */
-export const previewButton = (language, text) => (drawnAs(language, text) ? BUTTON : "");
 
 addEventListener("click", ({ target }) => {
   const button = target instanceof Element && target.closest("button.preview");

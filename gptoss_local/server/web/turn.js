@@ -20,10 +20,7 @@ const COST = 4; // an open block is made again after this many times what it too
 
 /** @typedef {import("./markdown.js").Block} Block */
 
-/**
- * What renders Markdown. It is large, and loaded after the first paint.
- * @type {typeof import("./markdown.js").Growing | undefined}
- */
+/** What renders Markdown. It is large, and loaded after the first paint. @type {typeof import("./markdown.js").Growing | undefined} */
 let Growing;
 export const drawing = afterPaint.then(() => import("./markdown.js")).then((markdown) => (Growing = markdown.Growing)).catch(notLoaded);
 
@@ -140,10 +137,7 @@ function Live({ turn, isLost, progress }) {
     ${isThinking && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
 }
 
-/**
- * Why an answer ended before its end, and the way to continue it.
- * @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props
- */
+/** Why an answer ended before its end, and the way to continue it. @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props */
 function State({ turn, isLast, isBusy }) {
   const isCut = turn.state === "done" && turn.stats.done_reason === "length";
   const isCircling = turn.state === "done" && turn.stats.done_reason === "repetition";
