@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
-from tests.web.answers import TABLE
+from tests.web.answers import LONG_TABLE, TABLE
 from tests.web.chatting import ask, last_answer, new_chat, press, prose, until
 
 LONG = "A long cell that says much about what it is good for and where it is used by many people"
@@ -186,6 +186,30 @@ def test_columns_keep_their_places_while_a_table_streams_and_rows_are_made_once(
     assert page.evaluate("row === document.querySelectorAll('.prose tr')[5]")
     assert len(set(page.evaluate("seen"))) == 1
     new_chat(page)
+
+
+FITS = """[...document.querySelectorAll(".prose th, .prose td")].every((cell) => {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  const isBroken = words.getClientRects().length > cell.textContent.split(" ").length;
+  return cell.scrollWidth <= cell.clientWidth && !(cell.tagName === "TH" && isBroken);
+})"""
+
+
+def test_a_table_that_streamed_fits_a_phone_that_is_turned(page: Page) -> None:
+    """Also while it streams: no word is broken, none lies on another."""
+    ask(page, LONG_TABLE, waits=False)
+    until(page, "document.querySelectorAll('.prose tr').length > 12")
+    for width, height in ((390, 844), (1200, 800), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        n_rows = page.locator(".prose tr").count()
+        until(page, f"document.querySelectorAll('.prose tr').length > {n_rows + 8}")
+        until(page, FITS)
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 1200, "height": 800})
+    until(page, FITS)
+    page.set_viewport_size({"width": 390, "height": 844})
+    until(page, FITS)
 
 
 DRAWN = r"""Water \( \ce{2H2 + O2 -> 2H2O} \), bare \ce{H2SO4}, \(\pu{1 kJ mol-1}\), \(\dv{f}{x}\).
