@@ -196,7 +196,9 @@ def test_a_chat_has_a_system_prompt_and_sampling(page: Page, scripted: RunningSe
         type_into(form, name, value)
     form.get_by_label("Leave out the oldest turns").check()
     type_into(form, "temperature", "1.05")
-    apply(page)
+    for _ in range(2):  # in haste: not for the button that opened it
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     ask(page, "What is the capital of France?")
     chat, turns = kept(page, scripted)
     options = {"temperature": 1.05, "seed": 7, "top_p": 0.955, "min_p": 0.05,

@@ -4,11 +4,10 @@ import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { decide, retry, undo } from "./actions.js";
 import { isPhone } from "./api.js";
 import { elapsed, nLines, plain, plural } from "./format.js";
-import { into } from "./ui.js";
+import { HASTE_MS, into } from "./ui.js";
 
 const PATCH = "apply_patch";
 const COLOURS = /** @type {Record<string, string>} */ ({ "+": "hljs-addition", "-": "hljs-deletion", "@": "hljs-meta" });
-const HASTE_MS = 500; // a click that was meant for what was there before decides nothing
 
 /** A part that is shown as one line until it is opened. @param {{label: string, text: string}} props */
 export const Fold = ({ label, text }) =>
@@ -54,10 +53,7 @@ function Ran({ turn: { tool_name, content, state, stats }, call }) {
   </details>`;
 }
 
-/**
- * Whether a call may run. It can be allowed once the end of what would run has been in view.
- * @param {{turn: Turn, question: Question}} props
- */
+/** Whether a call may run. It can be allowed once the end of what would run has been in view. @param {{turn: Turn, question: Question}} props */
 function Asked({ turn, question }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [isSeen, setSeen] = useState(false);

@@ -73,11 +73,7 @@ export function parts(turn) {
   return found;
 }
 
-/**
- * Put a message together: first what is folded, then what was typed.
- * @param {Chip[]} chips @param {string} typed
- * @returns {{content: string, folds: Fold[]}}
- */
+/** Put a message together: first what is folded, then what was typed. @param {Chip[]} chips @param {string} typed @returns {{content: string, folds: Fold[]}} */
 export function compose(chips, typed) {
   /** @type {Fold[]} */
   const folds = [];

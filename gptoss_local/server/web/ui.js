@@ -5,6 +5,7 @@ import { plain } from "./format.js";
 import { state, set } from "./store.js";
 
 export const SHOWN_MS = 1500; // that something was copied
+export const HASTE_MS = 500; // what was meant for what was there before decides nothing
 const NOTICE_MS = 8000;
 
 const PATHS = /** @type {Record<string, string>} */ ({
@@ -44,19 +45,12 @@ export const afterPaint = new Promise((painted) => requestAnimationFrame(() => s
 export const icon = (name) =>
   html`<svg class=${`icon icon-${name}`} viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
 
-/**
- * A button that is only an icon.
- * @param {{name: string, label: string, [other: string]: any}} props
- */
+/** A button that is only an icon. @param {{name: string, label: string, [other: string]: any}} props */
 export const IconButton = ({ name, label, ...others }) =>
   html`<button type="button" class="icon-button" aria-label=${label} title=${label}
     ...${others}>${icon(name)}</button>`;
 
-/**
- * Paint a component only if one of its properties is another one.
- * @template {object} P
- * @param {(props: P) => any} paint @returns {(props: P) => any}
- */
+/** Paint a component only if one of its properties is another one. @template {object} P @param {(props: P) => any} paint @returns {(props: P) => any} */
 export function memo(paint) {
   /** @this {any} @param {any} props */
   return function (props) {
@@ -72,6 +66,13 @@ export const isComposing = (event) => event.isComposing || event.keyCode === 229
 export const into = (put) => (/** @type {any} */ event) => put(event.target.value);
 
 export const closeDialog = () => set({ dialog: null, notice: null });
+
+let [closedMs, enteredMs] = [0, Infinity]; // a dialog, and by the last key: a second one would press the button that opened it
+addEventListener("keydown", (/** @type {any} */ event) => {
+  const isEnter = event.key === "Enter";
+  if (isEnter && closedMs > enteredMs && event.timeStamp - closedMs < HASTE_MS && event.target.matches("button")) event.preventDefault();
+  enteredMs = isEnter ? event.timeStamp : Infinity;
+}, true);
 
 /** Say what went wrong or happened, for a while. */
 export function Notice() {
@@ -109,7 +110,7 @@ export function Dialog({ title, children, size = "", isKept = false }) {
     dialog.showModal();
     if (!body.querySelector("a, button, input, select, textarea")) body.tabIndex = 0; // so keys can scroll it
     before.current = new Map(texts());
-    return () => dialog.close(); // which gives the focus back
+    return () => [dialog.close(), (closedMs = performance.now())]; // which gives the focus back
   }, []);
   const leave = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -167,10 +168,7 @@ function putBelow(shown, { right, bottom }) {
   shown.style.top = `${Math.min(bottom + 4, innerHeight - offsetHeight - 8)}px`;
 }
 
-/**
- * A button that opens a list of actions.
- * @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props
- */
+/** A button that opens a list of actions. @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props */
 export function Menu({ label, actions, icon: name = "more" }) {
   const { isOpen, list, button, onClick, onToggle } = usePopover(putBelow, "button");
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
