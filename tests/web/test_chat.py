@@ -143,6 +143,7 @@ def test_a_message_is_seen_before_the_server_has_it(page: Page, watch: Watch) ->
     expect(said).to_have_text(["What is new?", "What is the capital of Italy?"])
     expect(said.last).to_be_in_viewport()
     expect(page.get_by_role("button", name="Edit the message").last).to_be_disabled()
+    expect(said.last.locator(".bubble")).to_have_css("opacity", "0.6")
     held.pop().continue_()
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")
     expect(said).to_have_count(2)

@@ -78,9 +78,15 @@ def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
     expect(page.locator(".composer .chips")).to_have_count(0)
     page.get_by_role("button", name="Remove file: notes.md").click()
     press(page, "Remove pasted: 150 lines, 750 tokens")
+    held: list[Route] = []
+    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
+    with page.expect_request("**/api/gptoss/files?*"):
+        page.evaluate(there, [[["late.md", "text"]], "drop"])
     page.get_by_role("textbox", name="Edit your message").press("Enter")
+    expect(page.locator(".editor")).to_contain_text("sent when its files are read")
+    held[0].continue_()
     expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
-    assert question_of(page, scripted).content == "Sum it up"
+    assert question_of(page, scripted).content == "late.md:\n```\ntext\n```\n\nSum it up"
 
 
 def test_what_has_no_text_is_refused(page: Page, watch: Watch) -> None:

@@ -10,7 +10,7 @@ import { contextText, takeApart } from "./tree.js";
 import { icon, IconButton, into, isComposing } from "./ui.js";
 import { isGone, ModelPicker } from "./picker.js";
 
-const UNSENT = "gptoss-unsent";
+const [UNSENT, LATER] = ["gptoss-unsent", "sent when its files are read"];
 
 /**
  * What was typed and not sent, by chat, or by the question that is edited; the tab keeps it when the page is loaded
@@ -206,9 +206,19 @@ function useUnsent(at) {
   return { ...NOTHING, ...unsent.get(at), keep, setTyped, setChips };
 }
 
+/** Return what sends what was typed, once its files are read. @param {ReturnType<typeof useUnsent>} mine @param {() => Promise<void>} send */
+function useSending({ chips, isSent, keep }, send) {
+  const onSend = () => (chips.every(isRead) ? send() : keep({ isSent: true }));
+  useEffect(() => {
+    if (isSent && chips.every(isRead)) [keep({ isSent: false }), void send()];
+  });
+  return onSend;
+}
+
 /** Where a new message is written. @param {{chatId: number | null}} props */
 export function Composer({ chatId }) {
-  const { typed, chips, isSent, keep, setTyped, setChips } = useUnsent(place());
+  const mine = useUnsent(place());
+  const { typed, chips, isSent, keep, setTyped, setChips } = mine;
   const queue = waitingIn(chatId);
   const file = useRef(/** @type {HTMLInputElement | null} */ (null));
   receive = (files) => add(files, setChips);
@@ -216,14 +226,13 @@ export function Composer({ chatId }) {
   const { model, effort } = madeWith();
   const gone = isGone(model);
   const canSend = !gone && (typed.trim() !== "" || chips.length > 0);
-  const onSend = async () => {
+  const onSend = useSending(mine, async () => {
     if (!canSend) return;
-    if (!chips.every(isRead)) return keep({ isSent: true });
     const message = { typed, chips };
     let asked = chatId;
     keep(NOTHING);
     if (live && stopping.has(live.id)) steered = chatId;
-    if (live || sending.has(chatId)) return queues.set(chatId, [...waitingIn(chatId), message]);
+    if (live || sending.has(chatId)) return void queues.set(chatId, [...waitingIn(chatId), message]);
     sending.add(chatId);
     const isSent = await ask(chips, typed, (/** @type {number} */ made) => {
       sending.add((asked = made));
@@ -232,9 +241,6 @@ export function Composer({ chatId }) {
     for (const each of [chatId, asked]) sending.delete(each);
     if (!isSent) takeBack(asked, [message, ...waitingIn(asked)]);
     else if (asked !== null) void sendNext(asked); // its answer may have ended already
-  };
-  useEffect(() => {
-    if (isSent && chips.every(isRead)) void onSend();
   });
   const sendNow = (/** @type {Unsent} */ message) => {
     if (!live || chatId === null) return;
@@ -251,7 +257,7 @@ export function Composer({ chatId }) {
         <${IconButton} name="send" label="Send it now" onClick=${() => sendNow(message)} />
         <${IconButton} name="close" label="Take it back" onClick=${() => takeBack(chatId, [message])} /></li>`)}
     </ul>`}
-    ${(queue.length > 0 || isSent) && html`<p class="hint" role="status">${isSent ? "sent when its files are read" : "sent when the answer is complete"}</p>`}
+    ${(queue.length > 0 || isSent) && html`<p class="hint" role="status">${isSent ? LATER : "sent when the answer is complete"}</p>`}
     <${Field} label=${gone ? `${model} was removed: choose another model` : model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
       chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${state.visit}>
       <div class="composer-row">
@@ -285,22 +291,23 @@ export function Composer({ chatId }) {
 /** Where a question is edited. What is sent is another version of it. @param {{turn: Turn}} props */
 export function Editor({ turn }) {
   const at = editOf(turn);
-  const { typed, chips, setTyped, setChips } = useUnsent(at);
+  const mine = useUnsent(at);
+  const { typed, chips, isSent, setTyped, setChips } = mine;
   const leave = () => {
     unsent.delete(at);
     set({ editing: null });
     toField();
   };
-  const onSend = async () => {
-    if (!(typed.trim() || chips.length) || !chips.every(isRead)) return;
+  const onSend = useSending(mine, async () => {
+    if (!typed.trim() && !chips.length) return;
     if (await askInstead(turn, chips, typed)) unsent.delete(at);
     else set({ editing: turn.id });
-  };
+  });
   const onDrop = (/** @type {any} */ event) => event.dataTransfer.files.length && [event.preventDefault(), add(event.dataTransfer.files, setChips)];
   return html`<form class="editor" onDrop=${onDrop} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
       onSend=${onSend} onEscape=${leave} focusOn=${state.editing === turn.id}>
-      <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>
+      <div class="composer-row"><span class="hint" role="status">${isSent ? LATER : "The version before stays."}</span><span class="space"></span>
         <button type="button" onClick=${leave}>Cancel</button>
         <button type="button" class="primary" onClick=${onSend}>Send</button></div>
     <//>
