@@ -23,7 +23,7 @@ from tests.web.test_browsers import BROWSERS, let_in, until
 from tests.web.test_safety import serve_folder
 
 PREVIEW = ".preview-pane iframe"
-START_S = 10
+START_S = 30
 CALM_S = 2  # in which an attack would have reached its server
 ATTACKS = {
     "fetch": "<script>fetch('URL', { mode: 'no-cors' })</script>",
