@@ -79,8 +79,10 @@ def test_a_call_runs_once_it_is_allowed_in_any_tab(
     new_chat(page)
     ask(page, "Use a tool", waits=False)
     expect(button(page, "Always allow this tool")).to_be_visible()
+    question(page).get_by_label("Why not").press_sequentially("Not <b>now</b>")
+    new_chat(page)
+    page.go_back()  # it is still there
     expect(button(page, "No")).to_be_enabled()
-    question(page).get_by_label("Why not").fill("Not <b>now</b>")
     question(page).get_by_label("Why not").press("Enter")
     expect(prose(page)).to_have_text("It is sunny.")
     page.locator(".ran summary").click()

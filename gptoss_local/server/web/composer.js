@@ -13,8 +13,8 @@ import { isGone, ModelPicker } from "./picker.js";
 const [UNSENT, LATER] = ["gptoss-unsent", "sent when its files are read"];
 
 /**
- * What was typed and not sent, by chat, or by the question that is edited; the tab keeps it when the page is loaded
- * again, but for temporary chats.
+ * What was typed and not sent, by chat, or by the turn that is edited or answered; the tab keeps it when the page is
+ * loaded again, but for temporary chats.
  * @typedef {{typed: string, chips: Chip[], isSent?: boolean}} Unsent  `isSent`: once its files are read
  * @type {Map<number | string | null, Unsent>}
  */
@@ -89,7 +89,7 @@ addEventListener("pagehide", () => {
 const isRead = (/** @type {Chip} */ chip) => chip.text !== "";
 const TEMPORARY = "temporary";
 const place = () => (isTemporary() ? TEMPORARY : state.chatId);
-const editOf = (/** @type {Turn} */ turn) => `${isTemporary() ? TEMPORARY : "turn"}-${turn.id}`;
+export const editOf = (/** @type {Turn} */ turn) => `${isTemporary() ? TEMPORARY : "turn"}-${turn.id}`;
 const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]), isSent: /** @type {boolean | undefined} */ (false) };
 
 /** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
@@ -191,7 +191,7 @@ function fill(chips, setChips) {
 }
 
 /** What was typed in a place, and what changes it. @param {number | string | null} at */
-function useUnsent(at) {
+export function useUnsent(at) {
   const [, again] = useState(0);
   const keep = (/** @type {Partial<Unsent>} */ changes) => {
     unsent.set(at, { ...(unsent.get(at) ?? NOTHING), ...changes });

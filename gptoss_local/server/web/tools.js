@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { decide, retry, undo } from "./actions.js";
 import { isPhone } from "./api.js";
+import { editOf, useUnsent } from "./composer.js";
 import { elapsed, nLines, plain, plural } from "./format.js";
 import { HASTE_MS, into } from "./ui.js";
 
@@ -58,7 +59,7 @@ function Asked({ turn, question }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [isSeen, setSeen] = useState(false);
   const [isReady, setReady] = useState(false);
-  const [reason, setReason] = useState("");
+  const { typed: reason, setTyped: setReason } = useUnsent(`${editOf(turn)}-why`);
   const look = () => {
     const { scrollTop = 0, clientHeight = 0, scrollHeight = 0 } = box.current ?? {};
     if (clientHeight && scrollTop + clientHeight >= scrollHeight - 1) setSeen(true);
