@@ -23,7 +23,7 @@ from tests.web.test_browsers import BROWSERS, let_in, until
 from tests.web.test_safety import serve_folder
 
 PREVIEW = ".preview-pane iframe"
-START_S = 30
+N_TRIES, TRY_S = 6, 5
 CALM_S = 2  # in which an attack would have reached its server
 ATTACKS = {
     "fetch": "<script>fetch('URL', { mode: 'no-cors' })</script>",
@@ -290,14 +290,16 @@ def test_each_attack_succeeds_in_a_page_of_its_own(
     with serve_folder(tmp_path) as (url, _):
         for k, name in enumerate(name for name in ATTACKS if name not in unable):
             (tmp_path / f"{k}.html").write_text(f"<!doctype html>{listener.aim(name)}")
-            for _ in range(2):  # the last attack may have the tab go elsewhere
+            for _ in range(N_TRIES):  # the last attack may have the tab go elsewhere
                 with suppress(Error, AssertionError):
                     tab.goto(f"{url}?{k}")
                     tab.evaluate(f"void (document.body.innerHTML = '<iframe src={k}.html>')")
-            deadline_s = time.monotonic() + START_S
-            while name not in listener.seen and time.monotonic() < deadline_s:
-                time.sleep(0.05)
-            if name not in listener.seen:
+                until_s = time.monotonic() + TRY_S
+                while name not in listener.seen and time.monotonic() < until_s:
+                    time.sleep(0.05)
+                if name in listener.seen:
+                    break
+            else:
                 failed.append(name)
     assert failed == []
 
@@ -403,6 +405,9 @@ def test_a_diagram_of_mermaid(page: Page, scripted: RunningServer, watch: Watch)
     expect(drawing.locator("pre")).to_contain_text("error")
 
 
+FITS = "({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth"
+
+
 def test_it_follows_code_that_is_written(page: Page) -> None:
     box(page).press_sequentially("Draw a page slowly")
     page.keyboard.press("Enter")
@@ -411,6 +416,11 @@ def test_it_follows_code_that_is_written(page: Page) -> None:
     expect(drawing.locator("li").first).to_have_text("item 0")
     expect(page.locator(".turn.assistant")).to_have_attribute("aria-busy", "true")
     expect(drawing.locator("li")).to_have_count(60)
+    expect(page.locator(".context")).to_be_visible()
+    for width in (1024, 1440, 1200):  # there is half of it for the chat
+        page.set_viewport_size({"width": width, "height": 800})
+        until_page(page, "document.querySelector('.composer .model .name').offsetWidth > 20")
+        until_page(page, f"({FITS})(document.querySelector('.composer'))")
 
 
 def test_what_has_a_preview(page: Page, scripted: RunningServer) -> None:
