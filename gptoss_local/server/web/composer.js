@@ -23,8 +23,7 @@ const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
 const queues = new Map();
 const waitingIn = (/** @type {number | null} */ chatId) => queues.get(chatId) ?? [];
 const sending = new Set(); // chats, null for one that is begun
-/** @type {number | null} */
-let steered = null; // the chat whose answer was stopped to send what waits
+let steered = /** @type {number | null} */ (null); // the chat whose answer was stopped to send what waits
 
 /** Put messages that wait back to where they were typed. @param {number | null} chatId @param {Unsent[]} [taken] */
 function takeBack(chatId, taken = waitingIn(chatId)) {
@@ -173,10 +172,7 @@ function add(files, setChips) {
   fill([...files].map((file) => [{ label: `reading ${file.name}…`, text: "" }, readFile(file)]), setChips);
 }
 
-/**
- * Show chips at once, and the finished ones in their places once they come, unless they were removed.
- * @param {[Chip, Promise<Chip>][]} chips @param {SetChips} setChips
- */
+/** Show chips at once, and the finished ones in their places once they come, unless they were removed. @param {[Chip, Promise<Chip>][]} chips @param {SetChips} setChips */
 function fill(chips, setChips) {
   setChips((now) => [...now, ...chips.map(([chip]) => chip)]);
   chips.forEach(async ([chip, coming]) => {

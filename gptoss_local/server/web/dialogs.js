@@ -31,13 +31,10 @@ function Naming({ chat, kind }) {
 
 /** @param {{chat: Chat}} props */
 function Delete({ chat }) {
-  const confirm = async () => {
-    if (await remove(chat)) closeDialog();
-  };
   return html`<${Dialog} title="Delete this chat?">
     <p>“<bdi>${chat.title || "Untitled"}</bdi>” and all its versions are removed, in the terminal chat, too. This cannot be undone.</p>
     <footer><button type="button" autofocus onClick=${closeDialog}>Cancel</button>
-      <button type="button" class="danger" onClick=${confirm}>Delete</button></footer>
+      <button type="button" class="danger" onClick=${async () => (await remove(chat)) && closeDialog()}>Delete</button></footer>
   <//>`;
 }
 

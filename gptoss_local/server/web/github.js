@@ -88,10 +88,7 @@ function noteRule(state, start, end, silent) {
   return true;
 }
 
-/**
- * Take `<details>` with the Markdown in it, up to its end or that of the text.
- * @param {any} state @param {number} start @param {number} end @param {boolean} silent
- */
+/** Take `<details>` with the Markdown in it, up to its end or that of the text. @param {any} state @param {number} start @param {number} end @param {boolean} silent */
 function detailsRule(state, start, end, silent) {
   const found = state.sCount[start] - state.blkIndent < 4 && DETAILS.exec(lineOf(state, start));
   if (!found || silent) return !!found;

@@ -43,10 +43,7 @@ md.core.ruler.push("citations", (/** @type {any} */ { tokens, env, Token }) => {
   }
 });
 
-/**
- * Make tokens of a text, in which citations of known pages are links.
- * @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token
- */
+/** Make tokens of a text, in which citations of known pages are links. @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token */
 function withLinks(text, isGlued, urls, Token) {
   const made = (/** @type {string} */ type, /** @type {string} */ tag, /** @type {number} */ nesting, /** @type {object} */ fields) =>
     Object.assign(new Token(type, tag, nesting), fields);

@@ -78,9 +78,7 @@ function Progress({ name }) {
   const job = state.jobs[name];
   if (!job) return null;
   const { what, text, hint, isError, share, stop } = job;
-  if (!stop) {
-    return html`<p class=${isError ? "progress wrong" : "progress"} role=${isError ? "alert" : "status"}>${text} ${hint}</p>`;
-  }
+  if (!stop) return html`<p class=${isError ? "progress wrong" : "progress"} role=${isError ? "alert" : "status"}>${text} ${hint}</p>`;
   return html`<div class="progress">
     <progress max="1" value=${share ?? undefined}
       aria-label=${`${what === "load" ? "Loading" : "Downloading"} ${name}`}></progress>

@@ -11,9 +11,7 @@ const NEAR = 200; // pixels from the end at which more chats are listed
 const THEMES = ["system", "light", "dark"];
 
 export const Sidebar = memo(
-  /**
-   * @param {{chats: Chat[], chatId: number | null, query: string, hits: Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props
-   */
+  /** @param {{chats: Chat[], chatId: number | null, query: string, hits: Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props */
   ({ chats, chatId, query, hits, answering, unseen, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
       <span class="brand">gptoss</span>
@@ -147,11 +145,7 @@ function Foot() {
     else document.documentElement.dataset.theme = theme;
   }, [theme]);
   useEffect(() => addEventListener("storage", ({ key, newValue }) => key === "gptoss-theme" && setTheme(newValue ?? "system")), []); // of another tab
-  const onFile = (/** @type {any} */ event) => {
-    const [chosen] = event.target.files;
-    if (chosen) void importChats(chosen);
-    event.target.value = "";
-  };
+  const onFile = (/** @type {any} */ { target }) => [target.files[0] && importChats(target.files[0]), (target.value = "")];
   return html`<div class="foot">
     <button type="button"
       onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>

@@ -13,9 +13,7 @@ const widths = new ResizeObserver((seen) => {
 });
 
 /** @param {DocumentFragment} nodes */
-export function fitTables(nodes) {
-  for (const each of nodes.querySelectorAll(".table, .table > table")) widths.observe(each);
-}
+export const fitTables = (nodes) => nodes.querySelectorAll(".table, .table > table").forEach((each) => widths.observe(each));
 
 /** @param {HTMLTableElement} table @param {boolean} isSteady @param {string[]} columns */
 function setColumns(table, isSteady, [least = "", ...shares]) {

@@ -60,9 +60,7 @@ function User({ turn, ids, isBusy }) {
   </article>`;
 }
 
-/**
- * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: Progress}} props
- */
+/** @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: Progress}} props */
 function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, progress }) {
   const isLive = turn.state === "streaming";
   const isBare = isStep && !turn.content; // a tool was called, and no more said

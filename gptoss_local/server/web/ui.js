@@ -70,7 +70,7 @@ export const closeDialog = () => set({ dialog: null, notice: null });
 let [closedMs, enteredMs] = [0, Infinity]; // a dialog, and by the last key: a second one would press the button that opened it
 addEventListener("keydown", (/** @type {any} */ event) => {
   const isEnter = event.key === "Enter";
-  if (isEnter && closedMs > enteredMs && event.timeStamp - closedMs < HASTE_MS && event.target.matches("button")) event.preventDefault();
+  if (isEnter && closedMs > enteredMs && event.timeStamp - closedMs < HASTE_MS && event.target.nodeName === "BUTTON") event.preventDefault();
   enteredMs = isEnter ? event.timeStamp : Infinity;
 }, true);
 
