@@ -22,8 +22,7 @@ from gptoss_local.base.printable import shown
 _GPU, _IGPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_*, ggml-backend.h
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 _BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked
-# Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
-_USUAL = ("load: setting token", "load: special_eog_ids contains both", _BESIDE_REPACKED)
+_USUAL = ("load: adding", _BESIDE_REPACKED)  # said of every gpt-oss
 _log_lines: deque[str] = deque(maxlen=1000)
 
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import llama_cpp
 
 from gptoss_local.base.errors import EngineError, ModelLoadError
-from gptoss_local.base.formats.gguf_file import read_info
+from gptoss_local.base.formats.gguf_file import array_size, read_info
+from gptoss_local.base.formats.o200k import TOKENS_KEY
 from gptoss_local.base.types import LoadMode, ModelParams
 from gptoss_local.engine.llama.library import (
     forget_log,
@@ -228,6 +229,7 @@ class Model:
 
 def _load(path: Path, c: Any, mode: LoadMode) -> int:
     c.load_mode = _LOAD_MODES[mode]
+    c.kv_overrides = _token_count(path)
     forget_log()
     handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
     if not handle:
@@ -236,6 +238,17 @@ def _load(path: Path, c: Any, mode: LoadMode) -> int:
             hint="Check that the file is a complete gpt-oss GGUF and that memory is free.",
         )
     return int(handle)
+
+
+def _token_count(path: Path) -> Any:
+    """Return keys that stand for the vocabulary. PERF: llama.cpp reads it in 0.8 s, in vain."""
+    keys = (llama_cpp.llama_model_kv_override * 3)()
+    if n_tokens := array_size(path, TOKENS_KEY):
+        keys[0].key, keys[0].tag = b"tokenizer.ggml.model", llama_cpp.LLAMA_KV_OVERRIDE_TYPE_STR
+        keys[0].value.val_str = b"no_vocab"
+        keys[1].key, keys[1].tag = b"gpt-oss.vocab_size", llama_cpp.LLAMA_KV_OVERRIDE_TYPE_INT
+        keys[1].value.val_i64 = n_tokens
+    return keys
 
 
 def _is_on_host(params: ModelParams, n_layers: int, tensor: str) -> bool:
