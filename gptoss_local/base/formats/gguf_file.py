@@ -308,8 +308,6 @@ class _Cursor:
             self.offset = offset
             self.take(0)  # the last one may end behind the file
             return texts
-        if element_type not in _SCALARS:
-            raise ValueError(f"unknown array element type {element_type}")
         code = f"<{n}{_SCALARS[element_type]}"
         return list(struct.unpack(code, self.take(struct.calcsize(code))))
 
@@ -317,6 +315,8 @@ class _Cursor:
         element_type, n = self.scalar("I"), self.scalar("Q")
         if n > _MAX_ARRAY:
             raise ValueError(f"an array of {n} items is not plausible")
+        if element_type != _STRING and element_type not in _SCALARS:
+            raise ValueError(f"unknown array element type {element_type}")
         return element_type, n
 
     def _skip_array(self) -> None:
@@ -324,8 +324,6 @@ class _Cursor:
         if element_type in _SCALARS:
             self.take(n * struct.calcsize("<" + _SCALARS[element_type]))
             return
-        if element_type != _STRING:
-            raise ValueError(f"unknown array element type {element_type}")
         data, offset, length_at = self._data, self.offset, _LENGTH.unpack_from
         for _ in range(n):  # PERF: 650,000 strings of a vocabulary in 0.1 s
             offset += 8 + length_at(data, offset)[0]
