@@ -24,6 +24,7 @@ LONG = "\n".join(f"{n}. The {WORD} is behind door {n}." for n in range(60))  # i
 FILE = f"notes.md:\n```\n{LONG}\n```\n\nWhat is the capital of France?"
 PASSPHRASE = "correct horse"
 OPEN = {"GPTOSS_PASSPHRASE": PASSPHRASE}
+BRIEF = {"num_predict": 40}  # a sampled answer of nano may have no end
 is_temporary = pytest.mark.parametrize("is_temporary", [True, False])
 
 
@@ -62,7 +63,7 @@ def test_every_way_to_chat(
 
 def chat_on_the_page(server: RunningServer, is_temporary: bool) -> None:
     with Page(server) as page:
-        chat_id = page.new(is_temporary=is_temporary, system=f"You know of {WORD}.")
+        chat_id = page.new(is_temporary=is_temporary, system=f"You know of {WORD}.", options=BRIEF)
         (system,) = page.tree(chat_id)
         first = page.answered(page.ask(chat_id, FILE, system["id"]))
         second = page.answered(page.ask(chat_id, f"And the {WORD}?", first["id"]))
@@ -104,7 +105,7 @@ def draft_in_the_terminal(
 
 def ask_by_run(server: RunningServer, is_temporary: bool) -> None:
     options = ["--temporary"] * is_temporary
-    text = f"Read this.\n{LONG}"  # as a prompt that no other way has sent
+    text = f"Read this.\n{LONG}\n\nWhat is the capital of France?"  # as no other way has sent it
     asked = run_cli(server.environment, "run", "nano", *options, stdin=text)
     assert asked.stdout.strip()
     with Terminal(server, "nano", *options, TERM="xterm") as terminal:
@@ -180,7 +181,7 @@ def test_no_file_has_a_word_while_one_is_set(
 ) -> None:
     environment = server.environment
     with Page(server) as page:
-        chat_id = page.new(title=WORD)
+        chat_id = page.new(title=WORD, options=BRIEF)
         page.answered(page.ask(chat_id, LONG))
         chatting = Terminal(server, "nano", TERM="xterm")
         chatting.read_until("Send a message")
