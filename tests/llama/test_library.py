@@ -76,6 +76,7 @@ def test_the_library_describes_itself() -> None:
     assert "CPU : " in library.system_info()
 
 
+@pytest.mark.quick
 def test_a_vocabulary_is_counted_and_not_read(nano_gguf: Path) -> None:
     """llama.cpp would take 0.8 s for 200,000 names that nothing asks it for."""
     model = Model(nano_gguf)
