@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from http.client import HTTPConnection
 from socket import create_connection
 from typing import Any
@@ -21,7 +22,6 @@ from tests.server.test_limits import BODIES, TEN_MILLION
 
 N_CLIENTS = 32
 MOST_RSS_BYTES = 450_000_000  # more than an idle server has
-KEYS = b'{"model":"nano","x":{' + b",".join(b'"k%d":1' % i for i in range(1_000_000)) + b"}}"
 ALLOWED = ("[" + "{}," * 65_000 + "{}]", json.dumps(dict.fromkeys(map(str, range(32_000)))))
 SLOW_TEXT = "ab" * 5_000_000  # one word; rendered to its end, it takes 10 s
 PROSE = "All of it is plain words, and one after the other. " * 200_000
@@ -50,12 +50,12 @@ def with_arguments(*texts: str, model: str = "nano") -> bytes:
 
 
 @contextmanager
-def sent(server: RunningServer, path: str) -> Iterator[None]:
-    """Have six clients send a large prompt; in the end they leave without having read an answer."""
+def sent(server: RunningServer, path: str, n_clients: int = 6) -> Iterator[None]:
+    """Have clients send a large prompt; in the end they leave without having read an answer."""
     body = msgspec.json.encode(PROMPTS[path])
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     with ExitStack() as clients:
-        for _ in range(6):
+        for _ in range(n_clients):
             port = int(server.url.rpartition(":")[2])
             client = clients.enter_context(create_connection(("127.0.0.1", port)))
             client.sendall(head.encode() + body)
@@ -70,9 +70,11 @@ def ask(http: httpx.Client) -> float:
     return time.monotonic() - start_s
 
 
-def of_values(content: bytes, encoding: str = "") -> Callable[..., None]:
+def of_values(make: Callable[[], bytes], encoding: str = "") -> Callable[..., None]:
+    content = cache(make)  # made when it is sent, not where tests are only collected
+
     def attack(_: RunningServer, http: httpx.Client) -> None:
-        reply = http.post("/api/chat", content=content, headers={"content-encoding": encoding})
+        reply = http.post("/api/chat", content=content(), headers={"content-encoding": encoding})
         assert reply.status_code == 413
         assert "names, objects and arrays" in reply.json()["error"]
 
@@ -89,23 +91,27 @@ def of_a_path_of_many_parts(_: RunningServer, http: httpx.Client) -> None:
     assert http.get("/a" * 25_000).status_code == 404
 
 
-def of_prompts(path: str) -> Callable[..., None]:
+def of_prompts(path: str, n_clients: int) -> Callable[..., None]:
     def attack(server: RunningServer, _: httpx.Client) -> None:
-        with sent(server, path):
+        with sent(server, path, n_clients):
             time.sleep(1)
 
     return attack
 
 
+def million_keys() -> bytes:
+    return b'{"model":"nano","x":{' + b",".join(b'"k%d":1' % i for i in range(1_000_000)) + b"}}"
+
+
 ATTACKS: dict[str, Callable[[RunningServer, httpx.Client], None]] = {
-    "compressed values": of_values(gzip.compress(TEN_MILLION, 9), "gzip"),
-    "values": of_values(TEN_MILLION),
-    "keys": of_values(KEYS),
-    "values inside a text": of_values(with_arguments("[" + "{}," * 1_000_000 + "{}]")),
+    "compressed values": of_values(lambda: gzip.compress(TEN_MILLION, 9), "gzip"),
+    "values": of_values(lambda: TEN_MILLION),
+    "keys": of_values(million_keys),
+    "values inside a text": of_values(lambda: with_arguments("[" + "{}," * 1_000_000 + "{}]")),
     "as many as are allowed": of_as_many_as_are_allowed,
     "a path of many parts": of_a_path_of_many_parts,
-    "prompts": of_prompts("/api/chat"),
-    "prompts to count": of_prompts("/v1/messages/count_tokens"),
+    "prompts": of_prompts("/api/chat", 6),
+    "prompts to count": of_prompts("/v1/messages/count_tokens", 2),  # each has a core
 }
 
 
