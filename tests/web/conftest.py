@@ -31,7 +31,11 @@ def browser() -> Iterator[playwright.Browser]:
         pytest.skip("needs Chromium: apt-get install chromium")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     with playwright.sync_playwright() as driver:  # ends with the package: others use event loops
-        launched = driver.chromium.launch(executable_path=CHROMIUM, chromium_sandbox=not is_root)
+        launched = driver.chromium.launch(
+            executable_path=CHROMIUM,
+            chromium_sandbox=not is_root,
+            args=["--disable-gpu"],  # else a process draws as one would, a fifth of all time
+        )
         yield launched
         launched.close()
 
