@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prompt_toolkit import PromptSession
 from prompt_toolkit.input import create_pipe_input
@@ -201,6 +201,8 @@ async def test_keys_in_one_write_are_read_in_order(history_path: Path) -> None:
 
     @settings(database=None, deadline=None)
     @given(BURST)
+    @example([" ", "a", "home", "b"])
+    @example([" ", "a", "ctrl+a", "b"])
     def collect(keys: list[str]) -> None:
         lines[tuple(keys)] = line_of(keys)
 

@@ -188,6 +188,9 @@ class Prompt(TextArea):
         self._dropped = text if paths and not any(map(is_image, paths)) else ""
         self.insert(self.folded.fold_paste(text))
 
+    def get_cursor_line_start_location(self, smart_home: bool = False) -> tuple[int, int]:
+        return super().get_cursor_line_start_location()  # before its spaces, as other editors do
+
     def on_text_area_changed(self) -> None:
         for placeholder, unwanted in self._reading.items():
             if placeholder not in self.text:
@@ -394,10 +397,7 @@ class Prompt(TextArea):
         self._sent = [text for text in typed if text not in self._sent] + self._sent
 
     def _before_cursor(self) -> str:
-        row, column = self.cursor_location
-        lines = self.text.split("\n")[: row + 1]
-        lines[-1] = lines[-1][:column]
-        return "\n".join(lines)
+        return self.get_text_range((0, 0), self.cursor_location)
 
 
 def _location(text: str, index: int) -> tuple[int, int]:
