@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,31 @@ def in_fish(environment: dict[str, str], folder: Path) -> Complete:
     return complete
 
 
+# Types the line, Tab, and a command after it into a zsh, whose `compadd` tells what it would offer.
+IN_ZSH = r"""
+zmodload zsh/zpty
+zpty typed zsh -f -i
+zpty -w typed $'source <(gptoss completion zsh); bindkey "^I" complete-word; unsetopt auto_list
+compadd() { local -a hits; builtin compadd -A hits "$@"; print -rl -- $hits >>$OFFERED
+            builtin compadd "$@"; }
+PS1=REA""DY'  # printed when it reads keys
+zpty -r typed shown '*READY*'
+zpty -w -n typed "$1"$'\t\x15print D""ONE\n'
+zpty -r typed shown '*DONE*'
+cat $OFFERED
+"""
+
+
+def in_zsh(environment: dict[str, str], folder: Path) -> Complete:
+    def complete(line: str) -> list[str]:
+        with tempfile.NamedTemporaryFile() as offered:
+            variables = environment | {"OFFERED": offered.name}
+            found = run_shell(["zsh", "-f", "-c", IN_ZSH, "zsh", line], variables, folder)
+        return sorted(filter(None, found))
+
+    return complete
+
+
 def run_shell(command: list[str], environment: dict[str, str], folder: Path) -> list[str]:
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.stderr == ""
@@ -106,7 +132,9 @@ def run_shell(command: list[str], environment: dict[str, str], folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "shell", [pytest.param(in_bash, id="bash"), pytest.param(in_fish, id="fish")]
+    "shell",
+    [in_bash, *(pytest.param(shell, marks=pytest.mark.nightly) for shell in (in_fish, in_zsh))],
+    ids=["bash", "fish", "zsh"],
 )
 def test_candidates(
     shell: Callable[[dict[str, str], Path], Complete], environment: dict[str, str], tmp_path: Path
