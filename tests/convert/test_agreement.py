@@ -55,7 +55,7 @@ def prompts(harmony_encoding: HarmonyEncoding) -> list[list[int]]:
     turns = "".join(
         f"<|start|>user<|message|>Remember that item {i} costs {i * 7 + 3} dollars.<|end|>"
         f"<|start|>assistant<|channel|>final<|message|>OK, {i}.<|end|>"
-        for i in range(23)
+        for i in range(25)
     )
     found = [harmony_encoding.encode(text, allowed_special="all") for text in (call, turns)]
     assert len(found[0]) > 128
