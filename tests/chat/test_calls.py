@@ -134,7 +134,7 @@ ODD_SCHEMAS: list[Any] = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(
     text=st.text(st.sampled_from("{}[]\":,\\ab1 \n'")) | st.text(),
     schema=st.sampled_from(ODD_SCHEMAS),

@@ -127,7 +127,7 @@ def test_open_channels(vocabulary: Vocabulary) -> None:
     assert read(vocabulary, "so 4", opens_analysis=True) == ("so 4", "", [])
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(data=st.data())
 def test_text_without_tags_is_content(vocabulary: Vocabulary, data: st.DataObject) -> None:
     words = [" to=functions.bash", "to=", "functions.bash", " analysis", "final", "commentary"]
@@ -324,7 +324,7 @@ def test_only_whole_calls_of_python_run(vocabulary: Vocabulary) -> None:
     assert read(vocabulary, named_otherwise, BUILT_IN)[2] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(data=st.data())
 def test_no_slip_of_a_header_loses_a_call(vocabulary: Vocabulary, data: st.DataObject) -> None:
     """The function is named anywhere a header has a place for a word, and `<|call|>` ends it."""
@@ -394,7 +394,7 @@ WORDS += ["analysis", "final", "commentary", " json", '{"a"', ": 1}", "[", "}", 
 WORDS += ["\n", " ", "user"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * settings.default.max_examples)  # type: ignore[union-attr]
 @given(data=st.data())
 def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.DataObject) -> None:
     """Answers with pieces cut, repeated, put in and swapped, which end after any token."""
