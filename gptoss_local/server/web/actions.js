@@ -28,7 +28,10 @@ const action =
     }
   };
 
-/** The same, but a double click does it once. @template {any[]} T @param {(...args: T) => Promise<any>} act @returns {(...args: T) => Promise<boolean>} */
+/**
+ * The same, but a double click does it once.
+ * @template {any[]} T @param {(...args: T) => Promise<any>} act @returns {(...args: T) => Promise<boolean>}
+ */
 function once(act) {
   const run = action(act);
   let running = /** @type {Promise<boolean> | null} */ (null);
@@ -327,7 +330,10 @@ export const removePreset = action(async (/** @type {string} */ name) => {
   await readPresets();
 });
 
-/** Load a model into memory, or download it, and show how far that is; an error stays where the job is shown. @param {"load" | "pull"} what @param {string} model */
+/**
+ * Load a model into memory, or download it, and show how far that is; an error stays where the job is shown.
+ * @param {"load" | "pull"} what @param {string} model
+ */
 export async function run(what, model) {
   const abort = new AbortController();
   const { is_new: isFirst } = state.fits;

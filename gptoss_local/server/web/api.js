@@ -62,10 +62,17 @@ export async function send(method, path, body, signal) {
   throw new ApiError(problem.error || `The server answered with status ${response.status}.`, { ...problem, status: response.status });
 }
 
-/** Send a request and return what the server answers. @type {(method: string, path: string, body?: any) => Promise<any>} */
+/**
+ * Send a request and return what the server answers.
+ * @type {(method: string, path: string, body?: any) => Promise<any>}
+ */
 export const call = async (method, path, body) => (await send(method, path, body)).json();
 
-/** Yield the lines of a stream as values. @param {string} method @param {string} path @param {any} body @param {AbortSignal} signal @returns {AsyncGenerator<any>} */
+/**
+ * Yield the lines of a stream as values.
+ * @param {string} method @param {string} path @param {any} body @param {AbortSignal} signal
+ * @returns {AsyncGenerator<any>}
+ */
 export async function* lines(method, path, body, signal) {
   const response = await send(method, path, body, signal);
   const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();

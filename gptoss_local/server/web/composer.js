@@ -172,7 +172,10 @@ function add(files, setChips) {
   fill([...files].map((file) => [{ label: `reading ${file.name}…`, text: "" }, readFile(file)]), setChips);
 }
 
-/** Show chips at once, and the finished ones in their places once they come, unless they were removed. @param {[Chip, Promise<Chip>][]} chips @param {SetChips} setChips */
+/**
+ * Show chips at once, and the finished ones in their places once they come, unless they were removed.
+ * @param {[Chip, Promise<Chip>][]} chips @param {SetChips} setChips
+ */
 function fill(chips, setChips) {
   setChips((now) => [...now, ...chips.map(([chip]) => chip)]);
   chips.forEach(async ([chip, coming]) => {

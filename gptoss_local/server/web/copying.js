@@ -1,4 +1,7 @@
-/** What is copied of a chat: it reads as it looks, in all browsers alike. Formulas are TeX, tables and lists are lines, labels and buttons stay behind. */
+/**
+ * What is copied of a chat: it reads as it looks, in all browsers alike. Formulas are TeX, tables and lists are lines,
+ * labels and buttons stay behind.
+ */
 
 import { copyText, SHOWN_MS } from "./ui.js";
 

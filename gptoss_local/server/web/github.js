@@ -76,7 +76,10 @@ function pushText(state, tag, content, map) {
   return Object.assign(open, { map });
 }
 
-/** Take the text of a footnote. @param {any} state @param {number} start @param {number} end @param {boolean} silent */
+/**
+ * Take the text of a footnote.
+ * @param {any} state @param {number} start @param {number} end @param {boolean} silent
+ */
 function noteRule(state, start, end, silent) {
   const found = state.sCount[start] - state.blkIndent < 4 && NOTE.exec(lineOf(state, start));
   if (!found || silent) return !!found;
@@ -88,7 +91,10 @@ function noteRule(state, start, end, silent) {
   return true;
 }
 
-/** Take `<details>` with the Markdown in it, up to its end or that of the text. @param {any} state @param {number} start @param {number} end @param {boolean} silent */
+/**
+ * Take `<details>` with the Markdown in it, up to its end or that of the text.
+ * @param {any} state @param {number} start @param {number} end @param {boolean} silent
+ */
 function detailsRule(state, start, end, silent) {
   const found = state.sCount[start] - state.blkIndent < 4 && DETAILS.exec(lineOf(state, start));
   if (!found || silent) return !!found;

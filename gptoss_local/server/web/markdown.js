@@ -43,7 +43,10 @@ md.core.ruler.push("citations", (/** @type {any} */ { tokens, env, Token }) => {
   }
 });
 
-/** Make tokens of a text, in which citations of known pages are links. @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token */
+/**
+ * Make tokens of a text, in which citations of known pages are links.
+ * @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token
+ */
 function withLinks(text, isGlued, urls, Token) {
   const made = (/** @type {string} */ type, /** @type {string} */ tag, /** @type {number} */ nesting, /** @type {object} */ fields) =>
     Object.assign(new Token(type, tag, nesting), fields);
@@ -147,7 +150,10 @@ export class Growing {
     this.#urls = new Map(pages.map(([cursor, url]) => [cursor, url]));
   }
 
-  /** Return the blocks of the text so far. @param {string} text @param {boolean} isComplete @returns {Block[]} */
+  /**
+   * Return the blocks of the text so far.
+   * @param {string} text @param {boolean} isComplete @returns {Block[]}
+   */
   update(text, isComplete) {
     const clean = plain(text.replace(/\r\n?/g, "\n"));
     const hasDefinitions = isComplete && !this.#isComplete && this.#env.references; // for what is above

@@ -62,7 +62,11 @@ export function drawMath(nodes) {
   }
 }
 
-/** Take a formula, or a delimiter without its partner, which would lose its backslash. @param {any} state @param {boolean} silent */
+/**
+ * Take a formula, or a delimiter without its partner, which would lose its backslash.
+ * @param {any} state
+ * @param {boolean} silent
+ */
 function inlineRule(state, silent) {
   if (!"\\$".includes(state.src[state.pos])) return false;
   INLINE.lastIndex = DELIMITER.lastIndex = state.pos;

@@ -11,7 +11,9 @@ const NEAR = 200; // pixels from the end at which more chats are listed
 const THEMES = ["system", "light", "dark"];
 
 export const Sidebar = memo(
-  /** @param {{chats: Chat[], chatId: number | null, query: string, hits: Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props */
+  /**
+   * @param {{chats: Chat[], chatId: number | null, query: string, hits: Hit[], answering: number[], unseen: Set<number>, isOpen: boolean, isLocked: boolean}} props
+   */
   ({ chats, chatId, query, hits, answering, unseen, isOpen, isLocked }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats" onKeyDown=${walk}>
     <div class="sidebar-head">
       <span class="brand">gptoss</span>

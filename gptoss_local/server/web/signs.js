@@ -1,4 +1,7 @@
-/** Which stars, underscores and backslashes of a text are markup, as in tui/markdown_signs.py, where it is explained; all others are shown as they were written. */
+/**
+ * Which stars, underscores and backslashes of a text are markup, as in tui/markdown_signs.py, where
+ * it is explained; all others are shown as they were written.
+ */
 
 const QUOTED = /(["'])\*[^*"'\n]+\*\1/y;
 const POWER = /^(?:[=([{_]|[-+~][\p{L}\p{N}_])/u;

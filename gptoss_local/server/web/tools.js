@@ -54,7 +54,10 @@ function Ran({ turn: { tool_name, content, state, stats }, call }) {
   </details>`;
 }
 
-/** Whether a call may run. It can be allowed once the end of what would run has been in view. @param {{turn: Turn, question: Question}} props */
+/**
+ * Whether a call may run. It can be allowed once the end of what would run has been in view.
+ * @param {{turn: Turn, question: Question}} props
+ */
 function Asked({ turn, question }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [isSeen, setSeen] = useState(false);

@@ -2,7 +2,10 @@
 
 import { codePoints, count } from "./format.js";
 
-/** Return the turns from the first one down to a leaf. @param {Map<number, Turn>} turns @param {number | null} leafId */
+/**
+ * Return the turns from the first one down to a leaf.
+ * @param {Map<number, Turn>} turns @param {number | null} leafId
+ */
 export function branch(turns, leafId) {
   const found = [];
   let turn = turns.get(leafId ?? 0);
@@ -56,7 +59,10 @@ export function wasCut(turn) {
   return turn.role === "assistant" && isCut && !!(turn.content || turn.reasoning) && !turn.tool_calls.length;
 }
 
-/** Return the parts of a message: text that is shown, and folds with their labels. @param {Turn} turn @returns {Chip[]} */
+/**
+ * Return the parts of a message: text that is shown, and folds with their labels.
+ * @param {Turn} turn @returns {Chip[]}
+ */
 export function parts(turn) {
   const characters = turn.stats.folds?.length ? Array.from(turn.content) : [];
   const cut = (/** @type {number} */ a, /** @type {number} */ b) => characters.slice(a, b).join("");
@@ -73,7 +79,11 @@ export function parts(turn) {
   return found;
 }
 
-/** Put a message together: first what is folded, then what was typed. @param {Chip[]} chips @param {string} typed @returns {{content: string, folds: Fold[]}} */
+/**
+ * Put a message together: first what is folded, then what was typed.
+ * @param {Chip[]} chips @param {string} typed
+ * @returns {{content: string, folds: Fold[]}}
+ */
 export function compose(chips, typed) {
   /** @type {Fold[]} */
   const folds = [];
@@ -88,7 +98,10 @@ export function compose(chips, typed) {
   return { content, folds: folds.map(([a, b, label]) => [a, Math.min(b, length), label]) };
 }
 
-/** Take a message apart to edit it. Folds in the middle of the text stay where they are, as text. @param {Turn} turn */
+/**
+ * Take a message apart to edit it. Folds in the middle of the text stay where they are, as text.
+ * @param {Turn} turn
+ */
 export function takeApart(turn) {
   const rest = parts(turn).filter((part) => part.label || part.text.trim());
   const chips = [];

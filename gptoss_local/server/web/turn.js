@@ -20,7 +20,10 @@ const COST = 4; // an open block is made again after this many times what it too
 
 /** @typedef {import("./markdown.js").Block} Block */
 
-/** What renders Markdown. It is large, and loaded after the first paint. @type {typeof import("./markdown.js").Growing | undefined} */
+/**
+ * What renders Markdown. It is large, and loaded after the first paint.
+ * @type {typeof import("./markdown.js").Growing | undefined}
+ */
 let Growing;
 export const drawing = afterPaint.then(() => import("./markdown.js")).then((markdown) => (Growing = markdown.Growing)).catch(notLoaded);
 
@@ -60,7 +63,9 @@ function User({ turn, ids, isBusy }) {
   </article>`;
 }
 
-/** @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: Progress}} props */
+/**
+ * @param {{turn: Turn, ids: number[], pages: Page[], models: string[], isStep: boolean, isLast: boolean, isBusy: boolean, isLost: boolean, progress?: Progress}} props
+ */
 function Assistant({ turn, ids, pages, models, isStep, isLast, isBusy, isLost, progress }) {
   const isLive = turn.state === "streaming";
   const isBare = isStep && !turn.content; // a tool was called, and no more said
@@ -135,7 +140,10 @@ function Live({ turn, isLost, progress }) {
     ${isThinking && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
 }
 
-/** Why an answer ended before its end, and the way to continue it. @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props */
+/**
+ * Why an answer ended before its end, and the way to continue it.
+ * @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props
+ */
 function State({ turn, isLast, isBusy }) {
   const isCut = turn.state === "done" && turn.stats.done_reason === "length";
   const isCircling = turn.state === "done" && turn.stats.done_reason === "repetition";

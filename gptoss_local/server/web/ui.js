@@ -45,12 +45,19 @@ export const afterPaint = new Promise((painted) => requestAnimationFrame(() => s
 export const icon = (name) =>
   html`<svg class=${`icon icon-${name}`} viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
 
-/** A button that is only an icon. @param {{name: string, label: string, [other: string]: any}} props */
+/**
+ * A button that is only an icon.
+ * @param {{name: string, label: string, [other: string]: any}} props
+ */
 export const IconButton = ({ name, label, ...others }) =>
   html`<button type="button" class="icon-button" aria-label=${label} title=${label}
     ...${others}>${icon(name)}</button>`;
 
-/** Paint a component only if one of its properties is another one. @template {object} P @param {(props: P) => any} paint @returns {(props: P) => any} */
+/**
+ * Paint a component only if one of its properties is another one.
+ * @template {object} P
+ * @param {(props: P) => any} paint @returns {(props: P) => any}
+ */
 export function memo(paint) {
   /** @this {any} @param {any} props */
   return function (props) {
@@ -168,7 +175,10 @@ function putBelow(shown, { right, bottom }) {
   shown.style.top = `${Math.min(bottom + 4, innerHeight - offsetHeight - 8)}px`;
 }
 
-/** A button that opens a list of actions. @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props */
+/**
+ * A button that opens a list of actions.
+ * @param {{label: string, actions: [label: string, act: () => void][], icon?: string}} props
+ */
 export function Menu({ label, actions, icon: name = "more" }) {
   const { isOpen, list, button, onClick, onToggle } = usePopover(putBelow, "button");
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
