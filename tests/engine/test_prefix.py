@@ -184,7 +184,7 @@ def moves_into(done: Counter[str]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("n_examples", [50, pytest.param(500, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n_examples", [100, pytest.param(500, marks=pytest.mark.nightly)])
 def test_random_conversations_have_the_logits_of_a_full_prefill(
     start: Callable[..., Run], n_examples: int
 ) -> None:

@@ -67,16 +67,16 @@ def test_every_screen(environment: dict[str, str], tmp_path: Path) -> None:
         try:
             screen.press("", "Message")
             screen.press("\x1bOR", "Models")  # F3
-            screen.press("\x1b\x1b", "Message")
+            screen.press("\x1b", "Message")
             screen.press("\x1bOQ", "Chats")  # F2
             screen.press("needle", "needle")
             screen.press("\r", "1 line")
             screen.press("/tools\r", "evil")
-            screen.press("\x1b\x1b", "Message")
+            screen.press("\x1b", "Message")
             screen.press("hi\r", "asks to run sh")
-            screen.press("\x1b\x1b", "F1 help")
+            screen.press("\x1b", "F1 help")
             screen.press("\x1b[20~", "Harmony")  # F9
-            screen.press("\x1b\x1b", "F1 help")
+            screen.press("\x1b", "F1 help")
             screen.press("/model pwned\r", "not on this machine")
             screen.press("/copy\r", "Copied")
         finally:

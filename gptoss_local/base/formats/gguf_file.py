@@ -306,7 +306,7 @@ class _Cursor:
                 offset = start + length_at(data, offset)[0]
                 texts.append(data[start:offset].decode(errors="replace"))
             self.offset = offset
-            self.take(0)  # the last one may end behind the file
+            self.take(0)  # the last one may end after the file
             return texts
         code = f"<{n}{_SCALARS[element_type]}"
         return list(struct.unpack(code, self.take(struct.calcsize(code))))
