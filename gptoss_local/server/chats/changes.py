@@ -201,7 +201,7 @@ class _Listener:
         self._watch = Watch(n_chats, by_folder=True)
         self._looked_s = self._orphans_s = self._told_s = 0.0
         self._chats: list[ChatSummary] | None = None
-        self._answering: list[int] = []
+        self._answering: list[int] | None = None  # it may have begun and ended between two streams
         self._chat: ChatSummary | None = None
         self._texts: dict[int, tuple[int, int]] = {}  # lengths of what streams
         self._progress: dict[int, ChangeEvent] = {}
