@@ -4,6 +4,7 @@ import asyncio
 import functools
 import hashlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,10 +255,12 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """Return a port that is free on all addresses, and that no outgoing connection is given."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as s, suppress(OSError):
+            s.bind(("", port))
+            return port
 
 
 @contextmanager
