@@ -1,5 +1,6 @@
 """The chat against a real server on nano, driven by Textual's pilot."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -139,10 +140,15 @@ async def run_chat(
     sources = ToolSources(Settings(tools=tools or {}), folder or path.parent)
     make = make_toolbox or partial(sources.toolbox, work)
     app = ChatApp(ChatServer(source), history, conversation, make, **options)
+    is_over = False
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()
             yield Chat(app, pilot)
+            is_over = True
+    except asyncio.CancelledError:  # of a widget that Textual cancels as it ends
+        if not is_over:
+            raise
     finally:
         await app.close()
         await sources.close()
