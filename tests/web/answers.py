@@ -89,6 +89,7 @@ def say_all(script: Script) -> None:
     script.say("Explain it slowly", answer(RICH, THOUGHT, tok_s=400.0, pauses={150: 4.0}))
     script.say("Explain it fast", answer(RICH, THOUGHT, tok_s=20_000.0, n_per_frame=8))
     script.say("Write a long program", answer(CODE, tok_s=2_000.0, n_per_frame=4))
+    script.say("Write it slowly", answer(CODE, tok_s=400.0, n_per_frame=4))
     script.say(TABLE, answer(ROWS, tok_s=300.0))
     script.say(LONG_TABLE, answer(LONG_ROWS, tok_s=600.0))
     script.say("Think long", answer("Done **thinking**.", COUNT, tok_s=60))

@@ -204,13 +204,13 @@ def test_a_stream_ends_as_the_whole_text_and_keeps_finished_blocks(page: Page) -
 
 def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
     """Its lines so far stay the same nodes while more of them arrive."""
-    ask(page, "Write a long program", waits=False)
+    ask(page, "Write it slowly", waits=False)
     until(page, "document.querySelectorAll('.piece').length > 1")
     page.evaluate("window.first = document.querySelector('.piece')")
     until(page, "document.querySelectorAll('.piece').length > 3")
     assert page.evaluate("window.first === document.querySelector('.piece')")
     expect(prose(page).locator(".hljs-keyword").first).to_be_visible()
-    expect(prose(page).locator(".piece")).to_have_count(0)
+    expect(prose(page).locator(".piece")).to_have_count(0, timeout=60_000)
 
 
 TEXTS = """async (texts) => {
