@@ -99,7 +99,7 @@ def _held_of(pasted: str) -> str:
 
 
 class Writer(WriterThread):
-    """Drops what is written to a terminal that is gone, as the queue for it has an end."""
+    """Drops output for a terminal that is gone; else its queue fills, and the chat waits."""
 
     def run(self) -> None:
         try:

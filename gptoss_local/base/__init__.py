@@ -14,7 +14,7 @@ _known: set[Any] = set()  # types that have been decoded
 def _alone_at_first(decode: Callable[..., Any]) -> Callable[..., Any]:
     """Let one thread at a time be the first to decode a type.
 
-    msgspec 0.22 crashes where two are: the second finds structs whose fields have no types yet.
+    msgspec 0.22 crashes if two threads are first: one finds structs whose fields have no types yet.
     """
 
     @functools.wraps(decode)

@@ -120,7 +120,7 @@ def is_path(text: str) -> bool:
 def model_and_words(
     model: str | None, prompt: Sequence[str] | None
 ) -> tuple[str | None, list[str]]:
-    """Return what was given as MODEL and PROMPT; what can only be a text is the PROMPT."""
+    """Return MODEL and PROMPT; a MODEL that can only be a text begins the PROMPT."""
     from gptoss_local.models.catalog import NAME, canonical_name
 
     words = list(prompt or ())

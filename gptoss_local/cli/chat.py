@@ -148,6 +148,7 @@ def _talk(settings: Settings, conversation: "Conversation", prompt: str) -> None
         chat = Chat(client, model, printer, is_temporary=True, **wishes)
     else:
         chat = saved_chat(conversation, client, printer, model=model, **wishes)
+    # After a space it is a message, whatever it begins with: no command, and none of the shell's.
     Repl(chat, settings, is_temporary=is_temporary).talk(f" {prompt}".rstrip())
 
 

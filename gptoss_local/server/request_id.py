@@ -1,4 +1,4 @@
-"""Headers of every answer: its request's id, as SDKs read it, and what was ignored."""
+"""Adds headers to every answer: the request's id, which SDKs read, and the ignored fields."""
 
 import re
 import secrets

@@ -98,7 +98,7 @@ def test_an_answer_arrives_in_all_tabs_without_gaps(page: Page, script: Script) 
         assert len(first.of("text")) < 40 * stored["stats"]["total_duration"] / 1e9 + 10
         assert first.of("progress")
         assert first.of("chats")[-1]["chats"][0]["title"] == "Odd?"
-    with page.listening(chat_id) as later:  # whose tab knows from an earlier stream that it answers
+    with page.listening(chat_id) as later:  # an earlier stream told the tab that it answers
         assert [event["answering"] for event in later.of("answering")] == [[]]
 
 

@@ -145,7 +145,7 @@ def test_answers_are_as_documented(
 ) -> None:
     """Any request: no 5xx, and documented statuses, types and shapes.
 
-    Only what there is help for is asked again, and alone until it is answered.
+    Paths with help are asked again: with it beside chance, then with it alone until one answers.
     """
     statuses: Counter[int] = Counter()
 

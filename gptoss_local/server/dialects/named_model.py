@@ -131,9 +131,9 @@ def unread_fields(
     `original`: `sent` before it was prepared. Items of lists are often history, which is not
     refused.
     """
-    read = dict(_fields(body))
+    read = _fields(body)
     if str(sent.get("role")).lower() in _NAMELESS:
-        read.pop("name", None)
+        read = {field: inner for field, inner in read.items() if field != "name"}
     for name, value in sent.items():
         if name in read:
             inner, path = read[name], f"{place}{name}"
