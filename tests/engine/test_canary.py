@@ -11,7 +11,8 @@ import pytest
 
 from gptoss_local.base.errors import ComputeError
 from gptoss_local.base.types import SamplingParams
-from gptoss_local.engine.llama import Context, Model, chains
+from gptoss_local.engine.llama import Context, Model, canary, chains
+from gptoss_local.engine.llama.sampler import is_near
 from gptoss_local.engine.protocol import Failed
 from gptoss_local.engine.worker.engine import Engine
 from tests.engine.run import make_context, request
@@ -80,6 +81,27 @@ def test_filters_may_leave_equally_likely_tokens_in_any_order(tmp_path: Path) ->
         ask(engine, [KINDS[2], KINDS[3]] * 4)
         engine.rest()
     model.close()
+
+
+def test_each_try_draws_other_numbers(smooth_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, drawn = make_engine(smooth_model), list[int]()
+    monkeypatch.setattr(
+        canary, "is_near", lambda logits, params, token, wanted: drawn.append(token)
+    )
+    ask(engine, [SamplingParams(temperature=9, seed=1)])
+    with pytest.raises(ComputeError):
+        engine.rest()
+    assert len(drawn) == len(set(drawn)) == 3
+
+
+@pytest.mark.parametrize(
+    ("drawn", "wanted", "expected"),
+    [(0, 1, True), (1, 0, False), (1, 2, True), (2, 1, True), (0, 3, True), (0, 5, False)],
+)
+def test_only_rounding_is_near(drawn: int, wanted: int, expected: bool) -> None:
+    """Tokens 1 and 2 are drawn once in a hundred million answers, where either may come."""
+    odds = np.array([0.4, 1e-8, 1.1e-8, 0.4, 0.1, 0.1])
+    assert is_near(np.log(odds), SamplingParams(), drawn, wanted) is expected
 
 
 def change_logits(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:

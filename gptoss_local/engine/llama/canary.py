@@ -80,6 +80,7 @@ class Canary:
         logits = self._context.logits(row)
         wanted = draw_on_cpu(state, logits, np.arange(len(logits)))
         drawn = int(llama_cpp.llama_get_sampled_token_ith(self._context.handle, row))
+        llama_cpp.llama_sampler_accept(chain.pointer, drawn)  # the next try draws another number
         if is_near(logits, chain.kind, drawn, wanted):
             return ""
         return f"the device drew token {drawn} where {wanted} is right"

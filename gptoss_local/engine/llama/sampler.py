@@ -19,7 +19,7 @@ from gptoss_local.engine.llama.context import Context
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number
 _MAX_MIN_P = 0.9999  # above it, a device may keep no token: rounding hides the threshold
-_IMPOSSIBLE = 1e-7  # odds of a token that no rounding leads to
+_IMPOSSIBLE = 1e-7  # odds of a token that no rounding leads to from a likelier one
 _ROUNDING = 1e-3  # of a sum of 201,088 odds in float32; 1e-5 was seen
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
@@ -167,7 +167,7 @@ def is_near(
         return False
     odds = np.exp((logits - logits.max()) / params.temperature, dtype=np.float64)
     odds /= odds.sum()
-    if odds[drawn] < _IMPOSSIBLE:
+    if odds[drawn] < _IMPOSSIBLE <= odds[wanted]:
         return False
     order = np.argsort(-logits, kind="stable")
     places = np.argsort(order)[[drawn, wanted]]
