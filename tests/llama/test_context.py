@@ -14,6 +14,7 @@ from gptoss_local.engine.llama import (
     Model,
     Sampler,
 )
+from gptoss_local.engine.llama.library import skip_unread_rows
 from tests.engine.run import make_context
 from tests.engine.smooth_model import write_smooth_model
 
@@ -42,6 +43,28 @@ def test_keys_that_are_no_whole_blocks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match="does not divide n_embd_head_k=48"):
         make_context(odd, n_ctx=256, cache_type="q8_0")
     odd.close()
+
+
+@pytest.mark.parametrize("n_outputs", [0, 1, 3])
+def test_rows_without_outputs_change_no_logits(
+    model: Model, monkeypatch: pytest.MonkeyPatch, n_outputs: int
+) -> None:
+    """The last layer's experts skip them, in a prompt that is read in two parts."""
+    found = []
+    for skips in (skip_unread_rows, lambda handle: None):
+        monkeypatch.setattr("gptoss_local.engine.llama.context.skip_unread_rows", skips)
+        context = make_context(model, n_ctx=N_CTX, n_seq_max=3, n_outputs_max=4)
+        for seq_id, tokens in enumerate((A, B)):
+            batch = Batch(len(tokens))
+            batch.extend(tokens, 0, seq_id, n_outputs=n_outputs)
+            context.decode_batch(batch)
+        batch = Batch(2)
+        for seq_id, tokens in enumerate((A, B)):
+            batch.add(tokens[0], len(tokens), seq_id)
+        context.decode_batch(batch)
+        found.append([context.logits(row).copy() for row in range(2)])
+        context.close()
+    assert np.array_equal(*found)
 
 
 def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None:

@@ -13,7 +13,12 @@ from gptoss_local.base.errors import ComputeError, ContextOverflowError, EngineE
 from gptoss_local.base.types import CacheType, ContextParams
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.chains import Chains
-from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log
+from gptoss_local.engine.llama.library import (
+    forget_log,
+    logged_buffers,
+    recent_log,
+    skip_unread_rows,
+)
 from gptoss_local.engine.llama.model import Model
 
 State = npt.NDArray[np.uint8]
@@ -52,6 +57,7 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
         # If the sliding layers have room for a window of each sequence (`llama_kv_cache_iswa`).
         self.can_share = self.n_ctx >= self.n_swa * (params.n_seq_max + 1) + self.n_batch
+        skip_unread_rows(int(self._handle))
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
         if model.adapter:

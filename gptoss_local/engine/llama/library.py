@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import deque
-from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ _GPU, _IGPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_*, ggml-backend.h
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 _BESIDE_REPACKED = "llama_adapter_lora_init_impl: lora for"  # its weights are not repacked
 _USUAL = ("load: adding", _BESIDE_REPACKED)  # said of every gpt-oss
+# `llama_set_embeddings_nextn(context, value, masked)` of llama-ext.h, as g++ and MSVC name it.
+_SET_NEXTN = (
+    "_Z26llama_set_embeddings_nextnP13llama_contextbb",
+    "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
+)
 _log_lines: deque[str] = deque(maxlen=1000)
 
 
@@ -114,6 +119,17 @@ def gpu_devices() -> list[dict[str, Any]]:
             "shares_ram": kind == _IGPU,
         })  # fmt: skip
     return found[False] or found[True]
+
+
+def skip_unread_rows(context: int) -> None:
+    """Have the last layer's experts compute only rows that have outputs.
+
+    llama.cpp does so for other models by itself. For gpt-oss it keeps every row, of which a drafting
+    head would read the hidden state, unless such states are said to be of rows with outputs.
+    """
+    for name in _SET_NEXTN:
+        with contextlib.suppress(ModelLoadError):
+            ggml(name, None, c_void_p(context), c_bool(False), c_bool(True))
 
 
 def recent_log() -> str:

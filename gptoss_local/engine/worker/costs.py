@@ -18,6 +18,7 @@ _LEARN = 0.1  # weight of a new step
 _NOTABLE = 0.02  # smaller changes do not matter
 _WIDE = 8  # up to so many streams a step with all of them is always the best: see WIDTHS
 _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are often broken
+_TURN_SHARE, _MAX_TURN = 0.03, 12  # of a turn's time to begin it; its steps, at most
 
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
 _N_KNOWN = 256 * 8192.0**2  # its weight: of 256 steps, each 8,192 cells off the average
@@ -87,17 +88,18 @@ class StepCosts:
 
     A step of another form than the one before takes longer, as llama.cpp rebuilds its graph, and so
     does the second of that form, as CUDA records it (H100: 4 and 3 ms). A draft pays for both there
-    and back, unless the step before was as wide; streams that take turns pay in every step.
+    and back, unless the step before was as wide; streams that take turns pay in every turn.
     """
 
     def __init__(self) -> None:
         self.drafts = Table()  # steps in which (nearly) all rows belong to one sequence
         self.streams = Table()  # with one row of each of several sequences; empty: unknown
         self.switch_s = 0.0  # extra cost of a step of another width and of two back
-        self.turn_s = 0.0  # extra cost of a step with other sequences than the step before
+        self.turn_s = 0.0  # extra cost of two steps with other sequences than the step before
         self._rows: Rows = ((0, 1),)  # of the step before
         self._n_alike = self._n_changed = 0  # steps of one form now, and changes of width before
         self._excess_s = 0.0  # of these
+        self._turn_excess_s: float | None = None  # of the first step of a turn
 
     def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
         self.drafts.measure(decode, n_rows_max, _DRAFTS_S)
@@ -115,13 +117,14 @@ class StepCosts:
             return
         width = n_streams // 2
 
-        def decode_in_turn(n_turns: int) -> None:
+        def take_turns(n_turns: int) -> None:
             for turn in range(n_turns):
-                decode(width * (turn % 2), width)
+                for _ in range(2):
+                    decode(width * (turn % 2), width)
 
-        timed(decode_in_turn, 4)
-        turn_s = min(timed(decode_in_turn, 2), timed(decode_in_turn, 2)) / 2
-        self.turn_s = max(0.0, turn_s - self.streams.seconds(width))
+        timed(take_turns, 4)
+        turn_s = min(timed(take_turns, 2), timed(take_turns, 2)) / 2
+        self.turn_s = max(0.0, turn_s - 2 * self.streams.seconds(width))
 
     def know(self, times: StepTimes) -> None:
         self.drafts, self.switch_s = Table(times.seconds), times.switch_s
@@ -144,10 +147,13 @@ class StepCosts:
                 self.drafts.learn(n_rows, step_s)
             if not has_draft:
                 self.streams.learn(n_rows, step_s)
-        elif n_rows == n_before and not is_alike:
-            if self.streams.is_known:
-                excess_s = _excess_s(step_s, self.streams.seconds(n_rows))
-                self.turn_s += _LEARN * (excess_s - self.turn_s)
+        elif n_rows == n_before and self.streams.is_known and not has_draft:
+            excess_s = _excess_s(step_s, self.streams.seconds(n_rows))
+            if not is_alike:
+                self._turn_excess_s = excess_s
+            elif self._turn_excess_s is not None:
+                self.turn_s += _LEARN * (self._turn_excess_s + excess_s - self.turn_s)
+                self._turn_excess_s = None
         elif len(rows) == len(before) == 1:
             self._learn_switch(_excess_s(step_s, self.drafts.seconds(n_rows)))
         else:
@@ -174,9 +180,15 @@ class StepCosts:
         best, best_rate = n, _MIN_GAIN * n / self.streams.seconds(n)
         if best_rate > 0:
             for width, seconds in self.streams.items():
-                if width < n and width / (seconds + self.turn_s) > best_rate:
-                    best, best_rate = width, width / (seconds + self.turn_s)
+                rate = width / (seconds + self.turn_s / self.n_turn_steps(width))
+                if width < n and rate > best_rate:
+                    best, best_rate = width, rate
         return best
+
+    def n_turn_steps(self, n_streams: int) -> int:
+        """Return how many steps a turn should have, so that little of it goes into its start."""
+        n_steps = math.ceil(self.turn_s / (_TURN_SHARE * self.streams.seconds(n_streams)))
+        return min(max(2, n_steps), _MAX_TURN)
 
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
         """Return how many tokens to draft for one sequence, for the most tokens per second.

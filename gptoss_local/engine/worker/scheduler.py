@@ -63,6 +63,8 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self._next: Sequence | None = None  # of those that wait; None: not known
         self.running: list[Sequence] = []
+        self._turn: set[Sequence] = set()  # the streams that run now, for so many steps more:
+        self._n_turn_left = 0
         self.n_preempted = self.n_cached = self._n_plans = self._n_turns = 0
 
     def add(self, sequence: Sequence) -> None:
@@ -140,13 +142,16 @@ class Scheduler:
         return work
 
     def _take_turns(self, work: list[Work]) -> list[Work]:
-        """Leave streams to later steps if one with all is too slow; longest waits first."""
+        """Leave streams to later turns if a step with all is too slow; longest waits first."""
         n_streams = self._costs.n_streams(len(work))
         self._n_plans += 1
         if n_streams < len(work):
-            longest = sorted(work, key=lambda w: (w.sequence.n_plan, w.sequence.arrival))
-            chosen = {w.sequence for w in longest[:n_streams]}
-            work = [w for w in work if w.sequence in chosen]
+            if not self._n_turn_left or not self._turn <= {w.sequence for w in work}:
+                longest = sorted(work, key=lambda w: (w.sequence.n_plan, w.sequence.arrival))
+                self._turn = {w.sequence for w in longest[:n_streams]}
+                self._n_turn_left = self._costs.n_turn_steps(n_streams)
+            self._n_turn_left -= 1
+            work = [w for w in work if w.sequence in self._turn]
         for each in work:
             each.sequence.n_plan = self._n_plans
         return work
