@@ -18,9 +18,10 @@ DEAR_FROM_4 = ((1, 1.0), (2, 1.2), (3, 1.4), (4, 9.0), (8, 10.0))
 Streams = tuple[tuple[int, float], ...]
 
 
-def costs_of(streams: Streams, turn_s: float) -> StepCosts:
-    costs = StepCosts()
-    costs.know(StepTimes(((1, streams[0][1]),), 0.0, streams, turn_s))
+def costs_of(streams: Streams, turn_ms: float) -> StepCosts:
+    """Take milliseconds."""
+    costs, seconds = StepCosts(), tuple((n, ms / 1e3) for n, ms in streams)
+    costs.know(StepTimes(seconds[:1], 0.0, seconds, turn_ms / 1e3))
     return costs
 
 
@@ -34,8 +35,10 @@ def test_a_step_has_as_many_streams_as_pay() -> None:
 
 
 def test_a_turn_is_as_long_as_its_start_is_dear() -> None:
-    turns = (0.0, 0.5, 2.0, 4.0, 50.0)
-    assert [costs_of(OF_120B, turn_s).n_turn_steps(8) for turn_s in turns] == [2, 2, 5, 10, 12]
+    turns_ms = (0.0, 0.5, 1.0, 4.0, 50.0)
+    assert [costs_of(OF_120B, turn_ms).n_turn_steps(8) for turn_ms in turns_ms] == [2, 2, 3, 7, 7]
+    slow = costs_of(((1, 40.0), (8, 120.0), (16, 400.0)), 50.0)
+    assert slow.n_turn_steps(8) == 2
 
 
 def test_turns_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,8 +72,8 @@ def test_other_sequences_after_a_prompt_are_not_a_turn() -> None:
     costs = costs_of(OF_120B, 2.0)
     for slot in range(50):
         costs.observe((), 1.0)
-        costs.observe(tuple((slot + i, 1) for i in range(12)), 70.0)
-    assert costs.turn_s == 2.0
+        costs.observe(tuple((slot + i, 1) for i in range(12)), 0.07)
+    assert costs.turn_s == 0.002
     assert costs.n_streams(12) == 8
 
 

@@ -124,8 +124,8 @@ def gpu_devices() -> list[dict[str, Any]]:
 def skip_unread_rows(context: int) -> None:
     """Have the last layer's experts compute only rows that have outputs.
 
-    llama.cpp does so for other models by itself. For gpt-oss it keeps every row, of which a drafting
-    head would read the hidden state, unless such states are said to be of rows with outputs.
+    llama.cpp does so for other models by itself. For gpt-oss it keeps every row, whose hidden state
+    a drafting head would read, unless it is told that such heads read rows with outputs alone.
     """
     for name in _SET_NEXTN:
         with contextlib.suppress(ModelLoadError):

@@ -18,7 +18,8 @@ _LEARN = 0.1  # weight of a new step
 _NOTABLE = 0.02  # smaller changes do not matter
 _WIDE = 8  # up to so many streams a step with all of them is always the best: see WIDTHS
 _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are often broken
-_TURN_SHARE, _MAX_TURN = 0.03, 12  # of a turn's time to begin it; its steps, at most
+_TURN_SHARE = 0.03  # of a turn's time to begin it
+_MAX_TURN_S = 0.1  # the others wait so long, which a reader hardly sees
 
 _SHARE = 3e-6  # H100, H200: bench/results/cached-cells.md
 _N_KNOWN = 256 * 8192.0**2  # its weight: of 256 steps, each 8,192 cells off the average
@@ -187,8 +188,9 @@ class StepCosts:
 
     def n_turn_steps(self, n_streams: int) -> int:
         """Return how many steps a turn should have, so that little of it goes into its start."""
-        n_steps = math.ceil(self.turn_s / (_TURN_SHARE * self.streams.seconds(n_streams)))
-        return min(max(2, n_steps), _MAX_TURN)
+        step_s = self.streams.seconds(n_streams)
+        n_steps = math.ceil(self.turn_s / (_TURN_SHARE * step_s))
+        return max(2, min(n_steps, int(_MAX_TURN_S / step_s)))
 
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
         """Return how many tokens to draft for one sequence, for the most tokens per second.
