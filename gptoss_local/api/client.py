@@ -104,9 +104,12 @@ class Client:
         """Let the local network in, and return a new link for one phone."""
         return self._ask("POST", "/api/gptoss/lan", Lan, {"scheme": scheme})
 
-    def post(self, path: str, body: dict[str, Any]) -> None:
+    def post(self, path: str, body: dict[str, Any]) -> str:
+        """Return the server's words of what had no effect, or ""."""
         with self._asking():
-            _checked(self._http.post(path, json=body))
+            response = self._http.post(path, json=body)
+            _checked(response)
+            return response.headers.get("X-Gptoss-Warning", "")
 
     def upload(self, path: Path) -> str:
         """Upload a file and return its digest."""

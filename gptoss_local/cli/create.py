@@ -55,7 +55,6 @@ def create(
         folder / Path(adapter).expanduser() for adapter in body.pop("adapters", {}).values()
     ]
     _create(name, body, adapters, settings)
-    _warn_of_unknown(body["parameters"])
 
 
 def adapter(
@@ -113,8 +112,10 @@ def _create(name: str, body: dict[str, Any], adapters: list[Path], settings: Set
             say(f"note: {note}")
     server = running_server(settings)
     body["adapters"] = {path.name: server.upload(path) for path in adapters}
-    server.post("/api/create", {"model": name, "stream": False, **body})
+    warning = server.post("/api/create", {"model": name, "stream": False, **body})
     say(f"created {name}: gptoss run {name}")
+    if warning:
+        say(f"note: {warning}")
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:
@@ -128,20 +129,6 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
         return parse_modelfile(text), Path(file).parent
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {error}") from error
-
-
-def _warn_of_unknown(parameters: dict[str, Any]) -> None:
-    """Name parameters without effect: Ollama has more of them, and some are misspelt."""
-    from difflib import get_close_matches
-
-    from gptoss_local.server.dialects.options import Options
-
-    known = Options.__struct_fields__
-    for key in parameters:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            say(f"the parameter {key} has no effect here{hint}")
 
 
 def _parameters(pairs: list[str]) -> dict[str, Any]:

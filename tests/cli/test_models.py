@@ -77,9 +77,12 @@ def test_create_show_copy_and_remove(
 ) -> None:
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text('FROM nano\nSYSTEM """You are\nPete."""\nPARAMETER temperature 0.5\n')
+    misspelt = home_cli("create", "pete", "--from", "nano", "-p", "temprature=1")
+    assert "note: ignored: parameters.temprature" in misspelt.stderr
     done = home_cli("create", "pete", "-f", str(modelfile), "--parameter", "num_predict=5",
                     "-q", "MXFP4")  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "ignored" not in done.stderr
     shown = json.loads(home_cli("show", "pete", "--json").stdout)["defaults"]
     assert shown["system"] == "You are\nPete."
     assert shown["parameters"] == {"temperature": 0.5, "num_predict": 5}
