@@ -42,9 +42,14 @@ LEAST_OF_SERVERS = {"plain": 1.0, "filtered": 0.9}
 
 
 class Speeds(NamedTuple):
-    """Tokens a second, by sampling and number of answers; seconds until a follow-up's first one."""
+    """Tokens a second, by sampling and number of answers; seconds until a follow-up's first one.
+
+    Those of `answers` count from the first token of each, those of `whole` from sending, with the
+    prompts of all.
+    """
 
     answers: dict[str, dict[int, float]]
+    whole: dict[str, dict[int, float]]
     prompt: float
     follow_s: float
 
@@ -81,22 +86,25 @@ def measured(name: str, peer: Peer, words: list[str], n_rounds: int) -> Speeds:
     speeds = measure(peer, words, n_rounds)
     print(f"\n| {name} | {' | '.join(map(str, WIDTHS))} | prompt | {N_NEW} more |")
     for sampling in SAMPLINGS:
-        cells = " | ".join(f"{rate:.1f}" for rate in speeds.answers[sampling].values())
         ends = f"{speeds.prompt:.0f} | {1e3 * speeds.follow_s:.1f} ms"
-        print(f"| {sampling} | {cells} | {ends if sampling == 'plain' else '|'} |", flush=True)
+        for what, rates in ((sampling, speeds.answers), ("from sending", speeds.whole)):
+            cells = " | ".join(f"{rate:.1f}" for rate in rates[sampling].values())
+            print(f"| {what} | {cells} | {ends if what == 'plain' else '|'} |", flush=True)
     return speeds
 
 
 def measure(peer: Peer, words: list[str], n_rounds: int) -> Speeds:
     """Measure answers, and then prompts; the first round warms up."""
     found: dict[str, dict[int, float]] = {}
+    whole: dict[str, dict[int, float]] = {}
     for sampling, options in SAMPLINGS.items():
-        rates: dict[int, list[float]] = {n: [] for n in WIDTHS}
+        rates: dict[int, list[tuple[float, float]]] = {n: [] for n in WIDTHS}
         for seed in range(n_rounds + 1):
             for n in WIDTHS:
                 seeds = [10_000 * len(found) + 1000 * seed + 50 * n + i for i in range(n)]
                 rates[n].append(rate(peer, words, seeds, options))
-        found[sampling] = {n: statistics.median(each[1:]) for n, each in rates.items()}
+        for kind, to in enumerate((found, whole)):
+            to[sampling] = {n: statistics.median(r[kind] for r in rates[n][1:]) for n in WIDTHS}
     prompts, follows = [], []
     for seed in range(n_rounds + 1):
         prompt = text(words, N_PROMPT, seed + 50_000)
@@ -105,17 +113,22 @@ def measure(peer: Peer, words: list[str], n_rounds: int) -> Speeds:
         more = text(words, N_NEW, seed + 60_000)
         time.sleep(0.2)
         follows.append(peer.complete(prompt + more, 8, FILTERS).ttft_s)
-    return Speeds(found, statistics.median(prompts[1:]), statistics.median(follows[1:]))
+    return Speeds(found, whole, statistics.median(prompts[1:]), statistics.median(follows[1:]))
 
 
-def rate(peer: Peer, words: list[str], seeds: list[int], options: dict[str, float]) -> float:
-    """Return tokens a second of all answers together, after the first token of each."""
+def rate(
+    peer: Peer, words: list[str], seeds: list[int], options: dict[str, float]
+) -> tuple[float, float]:
+    """Return tokens a second of all answers together, as `Speeds` has them."""
     with ThreadPoolExecutor(len(seeds)) as pool:
         answers = list(
             pool.map(lambda s: peer.complete(text(words, 90, s), N_DECODE, options), seeds)
         )
-    n_decoded = sum(answer.n_tokens - 1 for answer in answers)
-    return n_decoded / max(answer.decode_s for answer in answers)
+    n_tokens = sum(answer.n_tokens for answer in answers)
+    return (
+        (n_tokens - len(answers)) / max(answer.decode_s for answer in answers),
+        n_tokens / max(answer.ttft_s + answer.decode_s for answer in answers),
+    )
 
 
 def batched_bench(folder: Path, model: Path) -> dict[int, float]:
