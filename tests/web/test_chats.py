@@ -254,6 +254,29 @@ def test_what_was_typed_is_not_thrown_away(page: Page, size: tuple[int, int]) ->
     expect(form.get_by_label("Command or address")).to_have_value("uvx mail")
 
 
+def test_a_new_chat_keeps_its_settings_until_it_begins(page: Page, scripted: RunningServer) -> None:
+    ask(page, "What is the capital of France?")
+    expect(prose(page)).to_have_text("The capital of France is Paris.")
+    new = page.locator("button.new")
+    new.click()
+    form = dialog(page)
+    type_into(form, "System prompt", "Be brief.")
+    type_into(form, "temperature", "0.5")
+    apply(page)
+    page.locator(".chats .row a").first.click()
+    expect(page.get_by_text("with a system prompt")).to_have_count(0)
+    expect(prose(page)).to_have_text("The capital of France is Paris.")
+    new.click()
+    expect(page.get_by_text("with a system prompt")).to_be_visible()
+    ask(page, "What is the capital of France?")
+    expect(page.locator(".turn.system summary")).to_have_text("System prompt")
+    chat, turns = kept(page, scripted)
+    assert (turns[0].content, chat.options) == ("Be brief.", {"temperature": 0.5})
+    new.click()
+    expect(page.get_by_text("with a system prompt")).to_have_count(0)
+    expect(dialog(page).get_by_label("System prompt")).to_have_value("")
+
+
 def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
     type_into(form, "System prompt", "You review code.")

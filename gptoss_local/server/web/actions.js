@@ -70,7 +70,7 @@ export async function route(isFirst = false) {
   const isOther = isFirst || chatId !== state.chatId || (!id && is_temporary !== isTemporary());
   if (isOther) {
     if (chatId !== state.chatId) endTemporary();
-    const draft = { ...state.draft, preset: "", system: "", options: {}, is_temporary };
+    const draft = { ...state.draft, is_temporary };
     const dialog = isFirst ? state.dialog : null; // it was of the other chat
     set({ dialog, chatId, chat: null, turns: new Map(), progress: {}, editing: null, preview: null, spoken: "", visit: state.visit + 1, draft });
   }
@@ -128,6 +128,7 @@ export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string}
       if (!madeWith().model) await readModels();
       const { model, effort, preset, system, options, is_temporary } = /** @type {Draft} */ (madeWith());
       chatId = turn.chat_id = /** @type {number} */ ((await call("POST", CHATS, { model, effort, preset, options, system, is_temporary })).id);
+      set({ draft: { ...state.draft, preset: "", system: "", options: {} } });
       if (state.chatId === null) [history.pushState(null, "", `#/chat/${chatId}`), set({ chatId, chat: null, turns: new Map() })];
       begin(chatId);
     }

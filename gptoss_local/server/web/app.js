@@ -26,6 +26,7 @@ function App() {
   useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
   const isEmpty = (chatId === null || chat?.leaf_id === null) && !shown().length;
   const host = hostOf(madeWith().model);
+  const asked = chatId === null ? draft.preset || (draft.system && "with a system prompt") : chat?.preset;
   return html`<button type="button" class="skip" onClick=${() => focusOn(INPUT)}>Skip to the message</button>
     <${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} answering=${answering} unseen=${unseen} isOpen=${isSidebarOpen} isLocked=${isLocked} />
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
@@ -38,7 +39,7 @@ function App() {
         ${host && html`<span class="preset" title=${`Computed at ${host}`}>at ${host}</span>`}
         ${chatId === null && html`<${IconButton} name="timer" label="Temporary chat" aria-pressed=${isTemporary()}
           onClick=${switchTemporary} />`}
-        ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
+        ${asked && html`<span class="preset">${asked}</span>`}
         <${IconButton} name="sliders" label="System prompt and sampling"
           onClick=${() => set({ dialog: { kind: "settings" } })} />
         ${chat && html`<${Menu} label="Actions for this chat" actions=${chatActions(chat)} />`}
