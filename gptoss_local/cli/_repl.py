@@ -5,6 +5,7 @@ It may be saved, as one on the screen.
 
 import io
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,6 +207,9 @@ def saved_chat(
     saved: "Conversation", client: "Client", printer: Printer, **wishes: Any
 ) -> "SavedChat":
     """Return a chat that continues a conversation; `wishes` come before its own settings."""
+    for name in ("SIGHUP", "SIGTERM"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, lambda n, _: sys.exit(128 + n))
     if wishes["system"] and not saved.turns:
         saved.new(wishes["system"])
     body = saved.request()
@@ -230,7 +234,7 @@ class SavedChat(Chat):
         n_before = len(self.messages)
         try:
             is_whole = super().ask(text)
-        except OSError:  # the terminal is gone
+        except (OSError, SystemExit):  # the terminal is gone, or a signal came
             self._save(text, n_before)
             raise
         self._save(text, n_before)

@@ -23,9 +23,9 @@ from tui.conversation import composed_of
 from tui.paste import shown_parts
 
 
-def last_turn(home: str) -> Turn:
+def last_turn(home: str, back: int = 1) -> Turn:
     history = History(Path(home) / "chats.sqlite3")
-    turn = history.branch(history.chats()[0].leaf_id)[-1]
+    turn = history.branch(history.chats()[0].leaf_id)[-back]
     history.close()
     return turn
 
@@ -177,11 +177,13 @@ def test_a_terminal_that_cannot_be_drawn_on(
     ]  # fmt: skip
     assert first == 3 * list(passcode)
     assert roles == ["system", *3 * ["user", "assistant"]]
-    with Terminal(user, "Count from 1", "to 900.", command="chat") as terminal:
-        terminal.read_until("20, 21,")
-        terminal.hang_up()
-        terminal.process.wait(60)
-    assert "20, 21," in last_turn(str(tmp_path)).content
+    for number in (0, signal.SIGHUP, signal.SIGTERM):
+        with Terminal(user, "Count from 1", f"to {900 + number}.", command="chat") as terminal:
+            terminal.read_until("20, 21,")
+            terminal.process.send_signal(number) if number else terminal.hang_up()
+            terminal.process.wait(60)
+        assert f"{900 + number}" in last_turn(str(tmp_path), 2).content
+        assert "20, 21," in last_turn(str(tmp_path)).content
 
 
 def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None:
