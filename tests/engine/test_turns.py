@@ -77,6 +77,19 @@ def test_other_sequences_after_a_prompt_are_not_a_turn() -> None:
     assert costs.n_streams(12) == 8
 
 
+@pytest.mark.parametrize("streams", [(), OF_20B])
+def test_a_draft_teaches_what_a_change_of_width_costs(streams: Streams) -> None:
+    """The step after the way back, too, in which CUDA records the graph."""
+    costs, usual = StepCosts(), StepTimes(((1, 0.003), (5, 0.006)), 0.0)
+    costs.know(StepTimes(usual.seconds, 0.0, tuple((n, ms / 1e3) for n, ms in streams), 0.002))
+    for _ in range(60):
+        for rows, excess_ms in (((0, 5),), 4), (((0, 1),), 4), (((0, 1),), 3), (((0, 1),), 0):
+            n_rows = sum(n for _, n in rows)
+            costs.observe(rows, dict(usual.seconds)[n_rows] + excess_ms / 1e3)
+    assert costs.switch_s == pytest.approx(0.011, rel=0.3)
+    assert costs.turn_s == 0.002
+
+
 def make_run(model: Model, streams: Streams = (), **sizes: int) -> Run:
     context = make_context(model, **{"n_seq_max": 8} | sizes)
     run = Run(context, step_costs=StepTimes(((1, 1.0),), 0.0, streams))

@@ -143,18 +143,18 @@ class StepCosts:
         n_before, has_draft, self._rows = total(before), n_rows > len(rows), rows
         is_alike = n_rows == n_before and (has_draft or rows == before)
         self._n_alike = self._n_alike + 1 if is_alike else 0
+        if n_rows != n_before:
+            self._turn_excess_s = None
         if self._n_alike > 1:
             if len(rows) == 1 or not self.streams.is_known:
                 self.drafts.learn(n_rows, step_s)
             if not has_draft:
                 self.streams.learn(n_rows, step_s)
-        elif n_rows == n_before and self.streams.is_known and not has_draft:
+        elif n_rows == n_before and (not is_alike or self._turn_excess_s is not None):
             excess_s = _excess_s(step_s, self.streams.seconds(n_rows))
-            if not is_alike:
-                self._turn_excess_s = excess_s
-            elif self._turn_excess_s is not None:
+            if self._turn_excess_s is not None and is_alike:
                 self.turn_s += _LEARN * (self._turn_excess_s + excess_s - self.turn_s)
-                self._turn_excess_s = None
+            self._turn_excess_s = excess_s if self.streams.is_known and not is_alike else None
         elif len(rows) == len(before) == 1:
             self._learn_switch(_excess_s(step_s, self.drafts.seconds(n_rows)))
         else:
