@@ -6,10 +6,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from convert import convert_checkpoint
+from convert.verify import structure
+from gptoss_local.base.errors import ModelLoadError
 from gptoss_local.base.settings import Settings
 from gptoss_local.models.store import (
     ModelDefaults,
@@ -105,6 +108,20 @@ def test_a_name_that_two_give_at_once_is_not_lost(
     assert entry.path is not None
     assert entry.path.read_bytes() == files[1].read_bytes()
     assert entry.defaults == (others or ModelDefaults())
+
+
+def test_a_file_that_vanishes_while_it_is_checked_is_named(
+    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_padding = structure._check_padding
+
+    def vanish(path: Path, *rest: Any) -> None:
+        path.unlink()
+        check_padding(path, *rest)
+
+    monkeypatch.setattr(structure, "_check_padding", vanish)
+    with pytest.raises(ModelLoadError, match=r"cannot read .*: No such file or directory"):
+        add_model("gone", files[0], Settings(home=tmp_path / "home"))
 
 
 def test_changes_from_several_processes_that_are_killed(tmp_path: Path, files: list[Path]) -> None:

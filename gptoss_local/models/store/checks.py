@@ -65,7 +65,11 @@ def check_new(path: Path) -> None:
     from convert.verify import check_headers  # PERF: NumPy
 
     check_usable(path)
-    for found in check_headers(path).findings:
+    try:
+        findings = check_headers(path).findings
+    except OSError as error:  # another process has just removed it, or its disk is gone
+        raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
+    for found in findings:
         if found.where not in ("padding", "length"):
             raise UsageError(
                 f"the file is not a valid gpt-oss: {found.message}",
