@@ -150,6 +150,14 @@ def test_keys(page: Page) -> None:
     expect(box(page)).to_be_focused()
 
 
+GO_ON_AT_ONCE = """(button) => {
+  dispatchEvent(new KeyboardEvent("keydown", { key: "k", code: "KeyK", ctrlKey: true }));
+  button.focus();
+  const frame = () => new Promise(requestAnimationFrame);
+  return frame().then(frame).then(frame);
+}"""
+
+
 def test_keys_are_for_what_is_seen(page: Page) -> None:
     """Also those that follow at once: what closes and opens again, and a field that comes."""
     ask(page, "What is the capital of France?")
@@ -172,7 +180,8 @@ def test_keys_are_for_what_is_seen(page: Page) -> None:
     expect(page.get_by_role("menu")).to_have_count(0)
     expect(page.get_by_role("searchbox")).to_be_focused()
     settings = page.get_by_role("button", name="System prompt and sampling")
-    settings.focus()
+    settings.evaluate(GO_ON_AT_ONCE)
+    expect(settings).to_be_focused()
     for _ in range(3):
         page.keyboard.press("Enter")
         page.keyboard.press("Escape")

@@ -92,11 +92,12 @@ function onKey(event) {
   event.preventDefault();
 }
 
-/** Focus an element now, or once it is painted. @param {string} selector */
+/** Focus an element now, or once it is painted, unless the user has gone elsewhere. @param {string} selector */
 function focusOn(selector) {
   const focus = () => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
   focus();
-  requestAnimationFrame(() => requestAnimationFrame(focus));
+  const here = [document.activeElement, document.body];
+  requestAnimationFrame(() => requestAnimationFrame(() => here.includes(document.activeElement) && focus()));
 }
 
 /** @param {DragEvent} event */
