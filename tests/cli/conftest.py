@@ -16,7 +16,7 @@ import warnings
 import webbrowser
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import IO, NoReturn, Self
@@ -218,9 +218,13 @@ def found(place: Path, vocabulary: Vocabulary) -> Callable[[], set[str]]:
     signs = (*signs, array("i", tokens).tobytes())
 
     def find() -> set[str]:
-        files = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".gguf"]
-        contents = {path: path.read_bytes() for path in files}  # but of nano, which is large
-        having = [path for path in files if any(sign in contents[path] for sign in signs)]
+        contents = dict[Path, bytes]()
+        for folder, _, names in os.walk(place):  # files and folders may go meanwhile
+            for path in (Path(folder, name) for name in names):
+                with suppress(FileNotFoundError):
+                    if path.is_file() and path.suffix != ".gguf":  # nano is large
+                        contents[path] = path.read_bytes()
+        having = [path for path, data in contents.items() if any(sign in data for sign in signs)]
         return {"prefix" if path.suffix == ".prefix" else path.name for path in having}
 
     return find
