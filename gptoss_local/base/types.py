@@ -127,4 +127,4 @@ class StepTimes(msgspec.Struct, frozen=True):
     seconds: tuple[tuple[int, float], ...]  # with all rows of one sequence, as a draft has them
     switch_s: float  # cost of changing that number and back
     streams: tuple[tuple[int, float], ...] = ()  # one row of each of several; empty: not measured
-    turn_s: float = 0.0  # cost of a step after one with other sequences
+    turn_s: float = 0.0  # extra cost of the first two steps with other sequences

@@ -206,7 +206,10 @@ def saved_conversation(settings: Settings, *, is_continued: bool) -> "Iterator[C
 def saved_chat(
     saved: "Conversation", client: "Client", printer: Printer, **wishes: Any
 ) -> "SavedChat":
-    """Return a chat that continues a conversation; `wishes` come before its own settings."""
+    """Return a chat that continues a conversation; `wishes` come before its own settings.
+
+    From here on a signal that ends the process leaves it time to save what has been answered.
+    """
     for name in ("SIGHUP", "SIGTERM"):
         if number := getattr(signal, name, None):
             signal.signal(number, lambda n, _: sys.exit(128 + n))

@@ -145,7 +145,7 @@ def whole_log() -> str:
 
 
 def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
-    """Call a function of ggml that llama-cpp-python does not bind."""
+    """Call a function of llama.cpp that llama-cpp-python does not bind."""
     function = _function(name)
     function.restype = restype
     return function(*arguments)

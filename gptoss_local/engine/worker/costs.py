@@ -181,8 +181,10 @@ class StepCosts:
         best, best_rate = n, _MIN_GAIN * n / self.streams.seconds(n)
         if best_rate > 0:
             for width, seconds in self.streams.items():
+                if width >= n:
+                    continue
                 rate = width / (seconds + self.turn_s / self.n_turn_steps(width))
-                if width < n and rate > best_rate:
+                if rate > best_rate:
                     best, best_rate = width, rate
         return best
 

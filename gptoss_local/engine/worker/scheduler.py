@@ -63,8 +63,8 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self._next: Sequence | None = None  # of those that wait; None: not known
         self.running: list[Sequence] = []
-        self._turn: set[Sequence] = set()  # the streams that run now, for so many steps more:
-        self._n_turn_left = 0
+        self._turn: set[Sequence] = set()  # the streams that run now
+        self._n_turn_left = 0  # its steps still to come
         self.n_preempted = self.n_cached = self._n_plans = self._n_turns = 0
 
     def add(self, sequence: Sequence) -> None:
