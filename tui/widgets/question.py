@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.errors import NoWidget
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
@@ -139,6 +139,12 @@ class CallView(Vertical):
 
     def on_mount(self) -> None:
         self.set_interval(_LOOK_S, self._look)
+
+        def scrolled() -> None:  # pages of a held key come faster
+            self._look()
+            self.call_after_refresh(self._look)
+
+        self.watch(self.query_ancestor(VerticalScroll), "scroll_y", scrolled, init=False)
 
     def _look(self) -> None:
         if self.app.screen is not self.screen or not self.size.height:
