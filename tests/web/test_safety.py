@@ -156,12 +156,15 @@ def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
 
 
 def test_titles_models_tools_labels_files_and_presets(page: Page, scripted: RunningServer) -> None:
+    made = []
     for words in CORPUS[:17]:
         line = words.replace("\n", " ")
-        store(scripted, title=line, model=line, tool=line, label=f"file: {line.replace(']', ')')}")
+        label = f"file: {line.replace(']', ')')}"
+        made.append(store(scripted, title=line, model=line, tool=line, label=label))
     page.reload()
-    expect(page.locator(".sidebar .row").first).to_contain_text("javascript:window.hacked=1")
-    for row in page.locator(".sidebar .row a").all()[:17]:
+    rows = [page.locator(f'.sidebar .row a[href="#/chat/{each}"]') for each in reversed(made)]
+    expect(rows[0]).to_contain_text("javascript:window.hacked=1")
+    for row in rows:
         row.click()
         expect(page.locator(".turn.assistant").last).to_contain_text("hello")
         check(page)
