@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -65,15 +66,16 @@ def test_earlier_messages_come_by_scrolling(page: Page, scripted: RunningServer)
 
 
 @pytest.fixture(scope="module")
-def many(scripted: RunningServer) -> RunningServer:
+def many(scripted: RunningServer) -> Iterator[RunningServer]:
     history = History(scripted.home / "chats.sqlite3")
     old = history.new_chat("nano", "low", "An old one")
     history.add(old, None, "user", "Xylophones first")
     history.move(old, "Work")
     for n in range(N_CHATS):
         history.add(history.new_chat("nano", "low", f"Chat {n}"), None, "user", "xylophones")
+    yield scripted
+    history.delete(old)  # other tests take the first chat, and a folder is above it
     history.close()
-    return scripted
 
 
 def test_all_chats_are_listed_and_found(page: Page, many: RunningServer) -> None:
