@@ -137,7 +137,8 @@ class CallView(Vertical):
     def compose(self) -> ComposeResult:
         yield from map(self._shown, self._parts)
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        """Count what is shown from now on, when its first line has come to the top."""
         self.set_interval(_LOOK_S, self._look)
 
         def scrolled() -> None:  # pages of a held key come faster

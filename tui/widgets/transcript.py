@@ -76,10 +76,13 @@ class Transcript(VerticalScroll, can_focus=False):
         return next((view for view in self.views() if view.turn.id == turn.id), None)
 
     async def ask(self, call: CallView) -> None:
+        def show() -> None:
+            if call.is_attached:
+                self.scroll_to_widget(call, top=True, animate=False, immediate=True)
+                call.begin()
+
         await self.mount(call)
-        self.call_after_refresh(
-            self.scroll_to_widget, call, top=True, animate=False, immediate=True
-        )
+        self.call_after_refresh(show)
 
     async def show(self, turn: Turn, words: str = "", n: int = 0, share: float = 0.0) -> None:
         """Scroll to a turn, or to the `n`-th place of words in it, about at a share of its text."""
