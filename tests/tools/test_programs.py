@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from gptoss_local.base.errors import UsageError
 from gptoss_local.base.settings import Settings, ToolCommand
 from gptoss_local.talk.tools import Toolbox, ToolSources
+from gptoss_local.talk.tools.processes import run_program
 from gptoss_local.talk.tools.sources import Program, filled_in
 from tests.conftest import wait_until
 
@@ -55,6 +57,20 @@ async def test_results(tmp_path: Path) -> None:
     assert len(large) < 33_000
     unknown = await (await toolbox_of(program(failed), tmp_path)).run("g", {})
     assert unknown.text == 'Error: there is no tool "g"; there are f'
+
+
+async def test_no_output_is_lost_while_the_app_is_busy(tmp_path: Path) -> None:
+    async def be_busy() -> None:
+        while True:
+            time.sleep(0.15)  # longer than between two looks
+            await asyncio.sleep(0)
+
+    busy = asyncio.create_task(be_busy())
+    ends = [f"2.{n}" for n in range(100, 900, 20)]
+    commands = [["sh", "-c", f"sleep {end}; echo {end}"] for end in ends]
+    found = await asyncio.gather(*(run_program(each, b"", 60, tmp_path) for each in commands))
+    busy.cancel()
+    assert found == [f"{end}\n" for end in ends]
 
 
 async def test_output_that_nobody_reads_does_not_keep_a_killed_program(tmp_path: Path) -> None:

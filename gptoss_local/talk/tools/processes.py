@@ -110,10 +110,11 @@ async def end_of(
                 await process.stdin.drain()
             process.stdin.close()
             while process.returncode is None or not process.stdout.at_eof():
+                has_ended = process.returncode is not None
                 try:
                     piece = await asyncio.wait_for(process.stdout.read(MAX_OUTPUT_BYTES), _LOOK_S)
                 except TimeoutError:
-                    if process.returncode is not None:
+                    if has_ended:  # before this read, which would have got what it wrote
                         break  # its children in the background hold the pipe
                     continue
                 output += piece
