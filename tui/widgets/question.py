@@ -148,7 +148,7 @@ class CallView(Vertical):
         self.watch(self.query_ancestor(VerticalScroll), "scroll_y", scrolled, init=False)
 
     def _look(self) -> None:
-        if self.app.screen is not self.screen or not self.size.height:
+        if not self.is_attached or self.app.screen is not self.screen or not self.size.height:
             return
         try:
             region, _, clip, *_ = self.screen.find_widget(self)
