@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import APIResponse, Page, Route, expect
 from pypdf import PdfReader
 
 from gptoss_local.talk.history import History
@@ -151,6 +151,32 @@ def test_messages_follow_each_other_however_fast_they_are_typed(
     wait_until(lambda: page.evaluate("1") and held)
     held[0].abort()
     expect(box(page)).to_have_value("Keep this\n\nand this")
+
+
+def test_what_waits_is_sent_though_its_answer_ended_during_a_look(page: Page) -> None:
+    held: list[Route] = []
+    looks: list[tuple[Route, APIResponse]] = []
+
+    def hold(route: Route) -> None:
+        if route.request.method == "POST" and not held:
+            held.append(route)
+        elif route.request.method == "GET" and held and not looks:
+            looks.append((route, route.fetch()))
+        else:
+            route.continue_()
+
+    page.route(re.compile(r"/api/gptoss/chats/\d+(/ask)?$"), hold)
+    say(page, "Read slowly")
+    say(page, QUESTION)
+    wait_until(lambda: page.evaluate("1") and held)
+    held[0].continue_()
+    wait_until(lambda: page.evaluate("1") and looks)
+    expect(prose(page)).to_have_text("I have read it.")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    route, response = looks[0]
+    assert response.json()["turns"][-1]["state"] == "streaming"
+    route.fulfill(response=response)
+    expect(prose(page)).to_have_text("The capital of France is Paris.")
 
 
 def test_keys_while_parts_of_the_page_are_loaded(page: Page) -> None:

@@ -23,6 +23,7 @@ const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
 const queues = new Map();
 const waitingIn = (/** @type {number | null} */ chatId) => queues.get(chatId) ?? [];
 const sending = new Set(); // chats, null for one that is begun
+const missed = new Set(); // chats that were answered while it was looked whether they are
 let steered = /** @type {number | null} */ (null); // the chat whose answer was stopped to send what waits
 
 /** Put messages that wait back to where they were typed. @param {number | null} chatId @param {Unsent[]} [taken] */
@@ -46,7 +47,9 @@ function begin(chatId) {
 /** Send the first message that waits for an answer which has ended. @param {number} chatId */
 async function sendNext(chatId) {
   const [first] = waitingIn(chatId);
-  if (!first || sending.has(chatId)) return;
+  if (sending.has(chatId)) return void missed.add(chatId);
+  missed.delete(chatId);
+  if (!first) return;
   let isSent = false;
   sending.add(chatId);
   try {
@@ -63,8 +66,8 @@ async function sendNext(chatId) {
     takeBack(chatId);
   } finally {
     sending.delete(chatId);
+    if (isSent || missed.has(chatId)) void sendNext(chatId); // its answer may have ended meanwhile
   }
-  if (isSent) void sendNext(chatId); // its answer may have ended meanwhile
 }
 on.answered = (ids) => ids.forEach(sendNext);
 
@@ -227,6 +230,7 @@ export function Composer({ chatId }) {
   const canSend = !gone && (typed.trim() !== "" || chips.length > 0);
   const onSend = useSending(mine, async () => {
     if (!canSend) return;
+    const live = streaming(); // which may have ended since the last frame
     const message = { typed, chips };
     let asked = chatId;
     keep(NOTHING);
