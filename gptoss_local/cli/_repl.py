@@ -208,7 +208,7 @@ def saved_chat(
 ) -> "SavedChat":
     """Return a chat that continues a conversation; `wishes` come before its own settings.
 
-    From here on a signal that ends the process leaves it time to save what has been answered.
+    SIGHUP and SIGTERM raise SystemExit after this call, so that the answer so far is saved.
     """
     for name in ("SIGHUP", "SIGTERM"):
         if number := getattr(signal, name, None):

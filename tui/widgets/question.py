@@ -138,7 +138,7 @@ class CallView(Vertical):
         yield from map(self._shown, self._parts)
 
     def begin(self) -> None:
-        """Count what is shown from now on, when its first line has come to the top."""
+        """Count the lines that are shown from now on; the first one must be at the top."""
         self.set_interval(_LOOK_S, self._look)
 
         def scrolled() -> None:  # pages of a held key come faster

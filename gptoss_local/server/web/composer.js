@@ -23,7 +23,7 @@ const unsent = new Map(JSON.parse(sessionStorage.getItem(UNSENT) ?? "[]"));
 const queues = new Map();
 const waitingIn = (/** @type {number | null} */ chatId) => queues.get(chatId) ?? [];
 const sending = new Set(); // chats, null for one that is begun
-const missed = new Set(); // chats that were answered while it was looked whether they are
+const missed = new Set(); // chats whose answer ended while `sendNext` ran
 let steered = /** @type {number | null} */ (null); // the chat whose answer was stopped to send what waits
 
 /** Put messages that wait back to where they were typed. @param {number | null} chatId @param {Unsent[]} [taken] */

@@ -114,7 +114,7 @@ async def end_of(
                 try:
                     piece = await asyncio.wait_for(process.stdout.read(MAX_OUTPUT_BYTES), _LOOK_S)
                 except TimeoutError:
-                    if has_ended:  # before this read, which would have got what it wrote
+                    if has_ended:  # before this read, so the program's own output has been read
                         break  # its children in the background hold the pipe
                     continue
                 output += piece
