@@ -9,7 +9,8 @@ random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
 
 - Company: rounds of 1 to 16 answers at the same time, half of them of a lower priority, after
   pauses of 0.5 to 6 seconds, at temperature 1. All must be complete. With nano, an answer may
-  differ from what the same seed gives without company only at a token that is also likely there.
+  differ from what the same seed gives without company only at a token that is also likely there,
+  or is drawn by almost the same random number.
   Drawn tokens must be as likely as the model's own draws are on average: `z` is how many standard
   deviations they are off.
 - Reuse: the logits after a long prompt whose beginning was cached, against one plain prefill.
@@ -52,8 +53,9 @@ from report import Report
 from synth_gguf import random_model
 
 from gptoss_local.base.settings import load_settings
-from gptoss_local.base.types import ContextParams, ModelParams
+from gptoss_local.base.types import ContextParams, ModelParams, SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, has_gpu
+from gptoss_local.engine.llama.sampler import is_near
 from gptoss_local.machine.hardware import read_machine
 from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.models.store import read_info
@@ -62,7 +64,7 @@ PARTS = ("nano", "size", "speed")
 STREAMS = (1, 4, 8, 12, 16)  # for 12 places
 PAUSES_S = (0.5, 2.6, 6.0)
 N_ANSWER = 64
-LIKELY = 1e-4  # rounding leads to a token about as often as it is likely
+LIKELY = 1e-4
 MAX_Z = 5.0
 MAX_ERROR = 0.25  # root mean square of differences of log-probabilities
 N_SCORED = 24  # answers
@@ -201,8 +203,11 @@ def score(
             odds = scorer.odds(each)
             for token, logs in zip(each.answer, odds, strict=True):
                 surprise.add(token, logs)
-            if differs_at is not None and differs_at < len(each.answer):
-                unlikely += math.exp(odds[differs_at][each.answer[differs_at]]) < LIKELY
+            if wanted and differs_at is not None and differs_at < len(each.answer):
+                logs, token = odds[differs_at], each.answer[differs_at]
+                before = wanted.answer[differs_at : differs_at + 1]
+                is_close = any(is_near(logs, SamplingParams(), token, other) for other in before)
+                unlikely += math.exp(logs[token]) < LIKELY and not is_close
     scorer.close()
     if alone:
         what = f"{name}: of {len(drawn)} as alone {n_same}, others differ at an unlikely token"
