@@ -113,6 +113,17 @@ damage_logits = change_logits(lambda logits: logits[::-1])
 make_nan = change_logits(lambda logits: logits * float("nan"))
 
 
+def change_likeliest(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    exact = Context.likeliest
+    return lambda patch: patch.setattr(Context, "likeliest", lambda *what: change(exact(*what)))
+
+
+keep_others = change_likeliest(lambda kept: (kept[0][::-1], kept[1]))
+keep_none = change_likeliest(lambda kept: (kept[0] + 201_088, kept[1]))
+keep_one_twice = change_likeliest(lambda kept: tuple(part[[0, *range(63)]] for part in kept))
+keep_no_best = change_likeliest(lambda kept: tuple(part[kept[1] < kept[1].max()] for part in kept))
+
+
 def keep_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As until 2026-11, when tokens of all but the first sequences were overwritten."""
     call = chains.ggml
@@ -127,6 +138,7 @@ def keep_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     ("damage", "on_device"),
     [
         *((damage_logits, True), (make_nan, True), (keep_no_outputs, True)),
+        *((keep_others, True), (keep_none, True), (keep_one_twice, True), (keep_no_best, True)),
         *((damage_logits, False), (make_nan, False)),  # nothing is drawn: logits alone can tell
     ],
 )

@@ -17,9 +17,9 @@ from tests.engine.run import make_context
 KINDS = [
     SamplingParams(temperature, top_p, top_k, min_p)
     for temperature, top_p, top_k, min_p in itertools.product(
-        (1.0, 0.5), (1.0, 0.9), (0, 20), (0.0, 0.05)
+        (1.0, 0.5), (1.0, 0.9), (0, 100), (0.0, 0.05)
     )
-] + [SamplingParams(temperature=0)]
+] + [SamplingParams(temperature=0), SamplingParams(top_k=20)]
 
 
 class InitParams(ctypes.Structure):
@@ -71,6 +71,7 @@ def test_parameters_do_not_change_the_form(bare_gguf: Path) -> None:
     forms = [form_of(kind) for kind in KINDS]
     assert len(set(forms)) == len(KINDS)
     assert max(forms) < _N_FORMS
-    assert form_of(SamplingParams(0.3, 0.8, 40, 0.2)) == form_of(SamplingParams(0.5, 0.9, 20, 0.05))
-    assert form_of(SamplingParams(temperature=0)) == forms[-1]
+    assert form_of(SamplingParams(0.3, 0.8, 90, 0.2)) == form_of(SamplingParams(0.5, 0.9, 70, 0.05))
+    assert form_of(SamplingParams(temperature=0)) == forms[-2]
+    assert form_of(SamplingParams(0.3, 0.8, 40, 0.2)) == forms[-1]
     model.close()

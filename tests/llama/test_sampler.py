@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import llama_cpp
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from gptoss_local.base.errors import ComputeError, EngineError
 from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama import Batch, Context, Model, Sampler
 from gptoss_local.engine.llama.chains import Chains
@@ -17,6 +19,7 @@ from tests.engine.run import make_context
 PROMPT = [12845, 591, 220, 16, 316, 220, 455]
 PLAIN = SamplingParams(temperature=4, seed=7)  # nano is too sure for less
 HOT = SamplingParams(temperature=6, seed=2)
+TOP_20 = replace(HOT, top_k=20)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +119,61 @@ def test_chain_of_the_same_kind_is_taken_over(context: Context) -> None:
     assert generate(context, second, PROMPT, 12) == wanted
     second.close()
     Sampler(SamplingParams(temperature=4)).bind(context, 0)
+    assert context.chains.get(0) is not chain
+
+
+@pytest.mark.parametrize("top_k", [1, 20, 40, 64])
+@pytest.mark.parametrize("others", [{}, {"top_p": 0.9, "min_p": 0.02}], ids=str)
+def test_a_small_top_k_draws_the_same_where_the_device_only_keeps_the_likeliest(
+    context: Context, top_k: int, others: dict[str, float]
+) -> None:
+    """Also when it comes back to the CPU in the middle, with its random state."""
+    params = SamplingParams(temperature=6, seed=5, top_k=top_k, **others)
+    alone, bound = Sampler(params), Sampler(params)
+    wanted = generate(context, alone, PROMPT, 24)
+    assert bound.bind(context, 1)
+    drawn = generate(context, bound, PROMPT, 12, seq_id=1)
+    with pytest.raises(EngineError, match="no logits"):
+        context.logits(-1)
+    bound.unbind()
+    context.chains.detach(1)
+    context.remove(1, len(PROMPT) + 10)
+    drawn += generate(context, bound, [*PROMPT, *drawn], 12, seq_id=1)
+    assert drawn == wanted
+    assert len(set(wanted)) > (1 if top_k == 1 else 5)
+    alone.close()
+    bound.close()
+
+
+def test_a_device_without_top_k_leaves_it_to_the_cpu(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, bound = Sampler(TOP_20), Sampler(TOP_20)
+    wanted = generate(context, alone, PROMPT, 8)
+    on_cpu = llama_cpp.llama_sampler_init_typical(0.5, 1)  # which runs on no device
+    monkeypatch.setattr(llama_cpp, "llama_sampler_init_top_k", lambda k: on_cpu)
+    assert bound.bind(context, 1)
+    assert generate(context, bound, PROMPT, 8, seq_id=1) == wanted
+    assert len(context.logits(-1)) == context.n_vocab == len(context.likeliest(-1)[0])
+
+
+def test_a_row_of_which_nothing_was_kept_is_an_error(context: Context) -> None:
+    sampler = Sampler(TOP_20)
+    assert sampler.bind(context, 0)
+    context.decode(PROMPT, position=0, seq_id=1)
+    with pytest.raises(ComputeError, match="kept no tokens"):
+        sampler.sample(context)
+
+
+def test_a_small_top_k_needs_no_chain_of_its_own(context: Context) -> None:
+    for params in (SamplingParams(top_k=40), SamplingParams(0.5, 0.9, 20, 0.1, seed=3)):
+        sampler = Sampler(params)
+        assert sampler.bind(context, 0)
+        sampler.close()
+    chain = context.chains.get(0)
+    assert Sampler(SamplingParams(top_k=64)).bind(context, 0)
+    assert context.chains.get(0) is chain
+    assert Sampler(SamplingParams(top_k=65)).bind(context, 0)
     assert context.chains.get(0) is not chain
 
 

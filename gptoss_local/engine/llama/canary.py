@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gptoss_local.base.errors import ComputeError, ContextOverflowError
 from gptoss_local.engine.llama.batch import Batch
-from gptoss_local.engine.llama.chains import Chain
+from gptoss_local.engine.llama.chains import LIKELIEST, Chain
 from gptoss_local.engine.llama.context import Context
 from gptoss_local.engine.llama.sampler import draw_on_cpu, is_near
 
@@ -34,8 +34,9 @@ class Canary:
         """Decode a known row, and in the same step let each attached chain draw a token.
 
         Raises ComputeError unless the logits equal the first check's, and each chain draws the same
-        token as the CPU does with the same random state. Does nothing without free cells. `ends`
-        has the position after the last token of each sequence that can have one more.
+        token as the CPU does with the same random state, or kept the likeliest. Does nothing
+        without free cells. `ends` has the position after the last token of each sequence that can
+        have one more.
         """
         for n_left in reversed(range(_N_TRIES)):
             try:
@@ -77,7 +78,14 @@ class Canary:
         return f"a known computation gave another result ({error:.3g} off)"
 
     def _draw(self, row: int, chain: Chain, state: Any) -> str:
-        logits = self._context.logits(row)
+        logits = self._context.logits_beside_chains(row)
+        if chain.kind == LIKELIEST:
+            ids, kept = self._context.likeliest(row)
+            are_ids = 0 <= ids.min() <= ids.max() < len(logits) and len(set(ids)) == len(ids)
+            least = np.partition(logits, -len(ids))[-len(ids)]
+            if are_ids and np.array_equal(kept, logits[ids]) and kept.min() == least:
+                return ""
+            return "the device kept other tokens than the likeliest"
         wanted = draw_on_cpu(state, logits, np.arange(len(logits)))
         drawn = int(llama_cpp.llama_get_sampled_token_ith(self._context.handle, row))
         llama_cpp.llama_sampler_accept(chain.pointer, drawn)  # the next try draws another number

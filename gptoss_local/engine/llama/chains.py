@@ -1,8 +1,8 @@
 """Manage the sampler chains that a context runs on the device, and choose a batch's.
 
 ggml reuses the memory plan of a graph for graphs of fitting sizes (`ggml_gallocr_needs_realloc`),
-whatever their nodes. So each drawn token is made an output, or its memory would be reused before it
-is read, and no plan for chains of one form fits chains of another (`_sign`).
+whatever their nodes. So what a chain returns is made an output, or its memory would be reused
+before it is read, and no plan for chains of one form fits chains of another (`_sign`).
 """
 
 import ctypes
@@ -17,8 +17,10 @@ from gptoss_local.base.types import SamplingParams
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.library import ggml
 
-_N_FORMS = 64  # of chains, at most: there are 17
+_N_FORMS = 64  # of chains, at most: there are 18
 _F32 = 0  # GGML_TYPE_F32, ggml.h
+LIKELIEST = SamplingParams(top_k=64)
+"""The kind of chains that draw nothing, but keep so many tokens and their logits."""
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -117,14 +119,19 @@ def _begin_graph(sampler: Any) -> None:
         end.n_rows = 0
 
 
-def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
-    data.contents.logits = data.contents.probs = data.contents.candidates = None
+def _keep_result_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
+    result = data.contents
+    names = ["sampled"] if result.sampled else ["logits", "candidates"]
+    if result.sampled:
+        result.logits = result.probs = result.candidates = None
     if end := _attached.get(_address(sampler)):
         if end.chains.needs(end.seq_id, end.n_rows):
-            ggml("ggml_set_output", None, c_void_p(data.contents.sampled))
+            for name in names:
+                ggml("ggml_set_output", None, c_void_p(getattr(result, name)))
             _sign(graph_context, graph, end.form)
         else:
-            data.contents.sampled = None
+            for name in names:
+                setattr(result, name, None)
         end.n_rows += 1
 
 
@@ -146,7 +153,7 @@ def _sign(graph_context: Any, graph: Any, form: int) -> None:
 
 _END = llama_cpp.llama_sampler_i(
     backend_init=llama_cpp.llama_sampler_i_backend_init(_can_run_on_device),
-    backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_token_alone),
+    backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_result_alone),
     backend_reset=llama_cpp.llama_sampler_i_backend_reset(_begin_graph),
 )
 

@@ -119,9 +119,29 @@ class Context:
     def logits(self, row: int) -> npt.NDArray[np.float32]:
         """Return the logits of an output of the last batch, (n_vocab,), until the next decode."""
         logits = llama_cpp.llama_get_logits_ith(self.handle, row)
-        if not logits:
+        if not logits or 0 < self.n_kept(row) < self.n_vocab:  # NOTE: these would be what was kept
             raise EngineError(f"row {row} has no logits, or the device kept them")
         return np.ctypeslib.as_array(logits, (self.n_vocab,))
+
+    def logits_beside_chains(self, i_output: int) -> npt.NDArray[np.float32]:
+        """Return the logits of an output, counted from 0, of a batch with some that have no chain.
+
+        Otherwise the device keeps all, and these are those of an earlier batch.
+        """
+        logits = llama_cpp.llama_get_logits(self.handle)
+        start = i_output * self.n_vocab
+        return np.ctypeslib.as_array(logits, (start + self.n_vocab,))[start:]
+
+    def n_kept(self, row: int) -> int:
+        """Return how many logits a chain of LIKELIEST kept; on a device without top-k, all."""
+        return int(llama_cpp.llama_get_sampled_logits_count_ith(self.handle, row))
+
+    def likeliest(self, row: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+        """Return ids and logits of the tokens that were kept of an output."""
+        n = self.n_kept(row)
+        ids = llama_cpp.llama_get_sampled_candidates_ith(self.handle, row)
+        logits = llama_cpp.llama_get_sampled_logits_ith(self.handle, row)
+        return np.ctypeslib.as_array(ids, (n,)), np.ctypeslib.as_array(logits, (n,))
 
     def synchronize(self) -> None:
         llama_cpp.llama_synchronize(self.handle)

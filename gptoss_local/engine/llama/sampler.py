@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gptoss_local.base.errors import ComputeError, EngineError
 from gptoss_local.base.formats.o200k import FIRST_SPECIAL, MAX_VOCAB_SIZE
 from gptoss_local.base.types import SamplingParams
-from gptoss_local.engine.llama.chains import Chain, chain_end
+from gptoss_local.engine.llama.chains import LIKELIEST, Chain, chain_end
 from gptoss_local.engine.llama.context import Context
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
@@ -31,15 +31,16 @@ class Sampler:
 
     A sampler starts on the CPU; `bind` moves it, with its random state, to the device, where the
     same seed gives other tokens. Chains with penalties, which count the tokens of `accept`, stay.
+    With a top-k up to LIKELIEST's the state stays, too: the device finds the likeliest tokens, and
+    the CPU draws from them, as each further filter would be ten small kernels there.
     """
 
     def __init__(self, params: SamplingParams) -> None:
-        pointer = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
-        for sampler in _samplers(params):
-            llama_cpp.llama_sampler_chain_add(pointer, sampler)
-        self._pointer: Any = pointer
+        self._pointer: Any = _chain(_samplers(params))
         self._kind = msgspec.structs.replace(params, seed=None)
         self._context: Context | None = None  # where it is bound
+        has_few = 0 < params.top_k <= LIKELIEST.top_k and not _is_greedy(params)
+        self._draws_here = has_few and params.penalties is None and not params.logit_bias
 
     @property
     def is_bound(self) -> bool:
@@ -51,11 +52,15 @@ class Sampler:
         A chain of the same kind that is there already is reused; otherwise the graph is rebuilt.
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
-        if present is not None and present.kind == self._kind:
-            llama_cpp.llama_sampler_copy(pointer, present.pointer)
-            llama_cpp.llama_sampler_free(pointer)
-            self._pointer = present.pointer
-        elif not context.chains.attach(seq_id, Chain(pointer, self._kind)):
+        chain = Chain(pointer, self._kind)
+        if self._draws_here:
+            top_k = llama_cpp.llama_sampler_init_top_k(LIKELIEST.top_k)
+            chain = Chain(_chain([top_k, chain_end()]), LIKELIEST)
+        if present is not None and present.kind == chain.kind:
+            llama_cpp.llama_sampler_copy(chain.pointer, present.pointer)
+            llama_cpp.llama_sampler_free(chain.pointer)
+            self._pointer = pointer if self._draws_here else present.pointer
+        elif not context.chains.attach(seq_id, chain):
             return False
         self._context = context
         return True
@@ -67,8 +72,9 @@ class Sampler:
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
-            # NOTE: the chain itself would skip on the CPU all samplers that ran on the device
-            self._pointer = llama_cpp.llama_sampler_clone(self._pointer)
+            if not self._draws_here:
+                # NOTE: the chain itself would skip on the CPU all samplers that ran on the device
+                self._pointer = llama_cpp.llama_sampler_clone(self._pointer)
             self._context = None
 
     def sample(self, context: Context, row: int = -1) -> int:
@@ -78,6 +84,9 @@ class Sampler:
             # the library's own loop would count every draw
             return self._draw(context.logits(row), np.arange(context.n_vocab))
         if self._context is not None or kind.has_filters or kind.logit_bias:
+            if self._context is not None and self._draws_here and not context.n_kept(row):
+                raise ComputeError("the model runner was stopped: the device kept no tokens")
+            # which takes the device's token, or draws from those that it kept, or from all
             token = int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
             if not 0 <= token < context.n_vocab:  # from a device: data from outside
                 raise ComputeError(
@@ -122,7 +131,7 @@ class Sampler:
         return self._draw(logits, np.arange(start, min(start + N_BLOCK, len(logits))))
 
     def close(self) -> None:
-        if self._pointer and self._context is None:
+        if self._pointer and (self._context is None or self._draws_here):
             llama_cpp.llama_sampler_free(self._pointer)
         self._pointer = self._context = None
 
@@ -179,8 +188,24 @@ def _is_greedy(params: SamplingParams) -> bool:
     return params.temperature < _MIN_TEMPERATURE
 
 
+def _chain(samplers: list[int]) -> Any:
+    pointer = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+    for sampler in samplers:
+        llama_cpp.llama_sampler_chain_add(pointer, sampler)
+    return pointer
+
+
 def _samplers(params: SamplingParams) -> list[int]:
-    chain = _changes(params)
+    chain = []
+    if biases := params.logit_bias:
+        array = (llama_cpp.llama_logit_bias * len(biases))(*biases)
+        chain.append(llama_cpp.llama_sampler_init_logit_bias(MAX_VOCAB_SIZE, len(biases), array))
+    if (p := params.penalties) is not None:
+        last_n = _N_CTX_MAX if p.last_n is None else min(p.last_n, _N_CTX_MAX)
+        sampler = llama_cpp.llama_sampler_init_penalties(
+            MAX_VOCAB_SIZE, last_n, p.repeat, p.frequency, p.presence
+        )
+        chain.append(sampler)
     if _is_greedy(params):
         return [*chain, llama_cpp.llama_sampler_init_greedy(), chain_end()]
     if 0 < params.top_k < FIRST_SPECIAL:  # of more tokens than there are, llama.cpp's device aborts
@@ -194,17 +219,3 @@ def _samplers(params: SamplingParams) -> list[int]:
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
     chain.append(llama_cpp.llama_sampler_init_dist(seed))
     return [*chain, chain_end()]
-
-
-def _changes(params: SamplingParams) -> list[int]:
-    chain = []
-    if biases := params.logit_bias:
-        array = (llama_cpp.llama_logit_bias * len(biases))(*biases)
-        chain.append(llama_cpp.llama_sampler_init_logit_bias(MAX_VOCAB_SIZE, len(biases), array))
-    if (p := params.penalties) is not None:
-        last_n = _N_CTX_MAX if p.last_n is None else min(p.last_n, _N_CTX_MAX)
-        sampler = llama_cpp.llama_sampler_init_penalties(
-            MAX_VOCAB_SIZE, last_n, p.repeat, p.frequency, p.presence
-        )
-        chain.append(sampler)
-    return chain
