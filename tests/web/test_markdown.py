@@ -210,7 +210,7 @@ def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
     until(page, "document.querySelectorAll('.piece').length > 3")
     assert page.evaluate("window.first === document.querySelector('.piece')")
     expect(prose(page).locator(".hljs-keyword").first).to_be_visible()
-    expect(prose(page).locator(".piece")).to_have_count(0, timeout=60_000)
+    expect(prose(page).locator(".piece")).to_have_count(0)
 
 
 TEXTS = """async (texts) => {

@@ -71,7 +71,7 @@ def test_a_new_home_to_the_first_answer(
     n_before = hub.sent[FILE]
     hub.heal()
     start_download(page, card(page))
-    expect(box(page)).to_have_attribute("placeholder", "Message gpt-oss:20b", timeout=60_000)
+    expect(box(page)).to_have_attribute("placeholder", "Message gpt-oss:20b")
     expect(card(page)).to_have_count(0)
     whole = len(hub.repos[REPO].commits[hub.repos[REPO].revisions["main"]][FILE])
     assert hub.sent[FILE] < whole + n_before + PIECE_BYTES
@@ -112,7 +112,7 @@ def test_a_download_that_fails_says_so_in_its_place_and_goes_on(
     expect(dialog.get_by_role("alert")).to_have_text(problem.inner_text())
     hub.heal()
     start_download(page, dialog)
-    expect(dialog.get_by_role("button", name="Load gpt-oss:20b")).to_be_visible(timeout=60_000)
+    expect(dialog.get_by_role("button", name="Load gpt-oss:20b")).to_be_visible()
     expect(dialog.get_by_role("alert")).to_have_count(0)
 
 
