@@ -73,5 +73,6 @@ def test_parameters_do_not_change_the_form(bare_gguf: Path) -> None:
     assert max(forms) < _N_FORMS
     assert form_of(SamplingParams(0.3, 0.8, 90, 0.2)) == form_of(SamplingParams(0.5, 0.9, 70, 0.05))
     assert form_of(SamplingParams(temperature=0)) == forms[-2]
+    assert form_of(SamplingParams(temperature=0, top_k=20)) == forms[-2]
     assert form_of(SamplingParams(0.3, 0.8, 40, 0.2)) == forms[-1]
     model.close()
