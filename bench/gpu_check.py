@@ -10,9 +10,8 @@ random weights is written (`synth_gguf.py`; 20b: 12 GB, 120b: 63 GB).
 - Company: rounds of 1 to 16 answers at the same time, half of them of a lower priority, after
   pauses of 0.5 to 6 seconds, at temperature 1. All must be complete. With nano, an answer may
   differ from what the same seed gives without company only at a token that is also likely there,
-  or is drawn by almost the same random number.
-  Drawn tokens must be as likely as the model's own draws are on average: `z` is how many standard
-  deviations they are off.
+  or that rounding alone may have drawn. Drawn tokens must be as likely as the model's own draws are
+  on average: `z` is how many standard deviations they are off.
 - Reuse: the logits after a long prompt whose beginning was cached, against one plain prefill.
 - Places: the same with experts in RAM, and on two GPUs where there are two.
 - Adapter: the logits of nano with a LoRA of attention, experts and head, against the CPU's, which
@@ -205,9 +204,9 @@ def score(
                 surprise.add(token, logs)
             if wanted and differs_at is not None and differs_at < len(each.answer):
                 logs, token = odds[differs_at], each.answer[differs_at]
-                before = wanted.answer[differs_at : differs_at + 1]
-                is_close = any(is_near(logs, SamplingParams(), token, other) for other in before)
-                unlikely += math.exp(logs[token]) < LIKELY and not is_close
+                others = wanted.answer[differs_at : differs_at + 1]  # none: it has ended there
+                is_rounding = any(is_near(logs, SamplingParams(), token, other) for other in others)
+                unlikely += math.exp(logs[token]) < LIKELY and not is_rounding
     scorer.close()
     if alone:
         what = f"{name}: of {len(drawn)} as alone {n_same}, others differ at an unlikely token"

@@ -119,15 +119,13 @@ class Context:
     def logits(self, row: int) -> npt.NDArray[np.float32]:
         """Return the logits of an output of the last batch, (n_vocab,), until the next decode."""
         logits = llama_cpp.llama_get_logits_ith(self.handle, row)
-        if not logits or 0 < self.n_kept(row) < self.n_vocab:  # NOTE: these would be what was kept
+        # NOTE: of a row with a chain of LIKELIEST, llama.cpp returns only the kept logits here
+        if not logits or 0 < self.n_kept(row) < self.n_vocab:
             raise EngineError(f"row {row} has no logits, or the device kept them")
         return np.ctypeslib.as_array(logits, (self.n_vocab,))
 
     def logits_beside_chains(self, i_output: int) -> npt.NDArray[np.float32]:
-        """Return the logits of an output, counted from 0, of a batch with some that have no chain.
-
-        Otherwise the device keeps all, and these are those of an earlier batch.
-        """
+        """Return the logits of output `i_output`; stale if all outputs of the batch have chains."""
         logits = llama_cpp.llama_get_logits(self.handle)
         start = i_output * self.n_vocab
         return np.ctypeslib.as_array(logits, (start + self.n_vocab,))[start:]

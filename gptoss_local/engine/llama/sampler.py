@@ -31,8 +31,8 @@ class Sampler:
 
     A sampler starts on the CPU; `bind` moves it, with its random state, to the device, where the
     same seed gives other tokens. Chains with penalties, which count the tokens of `accept`, stay.
-    With a top-k up to LIKELIEST's the state stays, too: the device finds the likeliest tokens, and
-    the CPU draws from them, as each further filter would be ten small kernels there.
+    With a top-k up to LIKELIEST's the random state stays on the CPU, which draws from the likeliest
+    tokens that the device finds: there, each further filter would be ten small kernels.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -52,16 +52,17 @@ class Sampler:
         A chain of the same kind that is there already is reused; otherwise the graph is rebuilt.
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
-        chain = Chain(pointer, self._kind)
-        if self._draws_here:
-            top_k = llama_cpp.llama_sampler_init_top_k(LIKELIEST.top_k)
-            chain = Chain(_chain([top_k, chain_end()]), LIKELIEST)
-        if present is not None and present.kind == chain.kind:
-            llama_cpp.llama_sampler_copy(chain.pointer, present.pointer)
-            llama_cpp.llama_sampler_free(chain.pointer)
-            self._pointer = pointer if self._draws_here else present.pointer
-        elif not context.chains.attach(seq_id, chain):
-            return False
+        kind = LIKELIEST if self._draws_here else self._kind
+        if present is None or present.kind != kind:
+            if self._draws_here:
+                top_k = llama_cpp.llama_sampler_init_top_k(LIKELIEST.top_k)
+                pointer = _chain([top_k, chain_end()])
+            if not context.chains.attach(seq_id, Chain(pointer, kind)):
+                return False
+        elif not self._draws_here:
+            llama_cpp.llama_sampler_copy(pointer, present.pointer)
+            llama_cpp.llama_sampler_free(pointer)
+            self._pointer = present.pointer
         self._context = context
         return True
 
@@ -86,7 +87,7 @@ class Sampler:
         if self._context is not None or kind.has_filters or kind.logit_bias:
             if self._context is not None and self._draws_here and not context.n_kept(row):
                 raise ComputeError("the model runner was stopped: the device kept no tokens")
-            # which takes the device's token, or draws from those that it kept, or from all
+            # takes the device's token, or draws from those that it kept, or from all
             token = int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
             if not 0 <= token < context.n_vocab:  # from a device: data from outside
                 raise ComputeError(
