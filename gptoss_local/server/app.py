@@ -128,7 +128,6 @@ def serve(settings: Settings) -> None:
 
 def make_server(settings: Settings) -> "Server":
     check_access(settings)
-    listener = _bind(settings)
 
     def shut_down() -> None:
         server.should_exit = True
@@ -153,7 +152,7 @@ def make_server(settings: Settings) -> "Server":
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = Server(config, app, settings, listener)
+    server = Server(config, app, settings, _bind(settings))
     app.state.lan = LanDoor(
         settings,
         lambda address: _bind(msgspec.structs.replace(settings, host=address)),
@@ -171,12 +170,12 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._settings = settings
-        self._listener = listener
+        self.listener = listener
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("listening on %s", self._settings.url)
         with self._app.state.access.secret_in_file():
-            super().run(sockets=sockets or [self._listener])
+            super().run(sockets=sockets or [self.listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -214,6 +213,7 @@ def _bind(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        listener.listen(N_PENDING)  # Linux lets two bind an address, and one listen
     except OSError as error:
         listener.close()
         what = f"cannot listen on {settings.host}:{settings.port}"
