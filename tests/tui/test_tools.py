@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from textual.events import Key
+from textual.events import Focus, Key
 
 from gptoss_local.base.settings import ToolCommand
 from gptoss_local.talk.answer import wire_call
@@ -192,7 +192,10 @@ async def test_arguments_show_what_cannot_be_seen_and_a_no_has_a_reason(tmp_path
         await chat.shows(r"sh -c $'rm \u200breport\u202etxt.exe'")
         await chat.shows(r'"cmd": "rm \u200breport\u202etxt.exe"')
         await chat.answer("No, because")
-        await chat.press(*"it lies")
+        await chat.press(*"it ")
+        chat.app.focused.post_message(Focus())  # on a busy machine it comes so late
+        await chat.pilot.pause()
+        await chat.press(*"lies")
         await chat.shows("it lies")
         await chat.press("enter")
         await chat.shows(f"sh -c '{kept}'", f'"cmd": "{kept}"')

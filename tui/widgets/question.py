@@ -32,7 +32,7 @@ class _Answers(OptionList):
 
 class _Line(Input):
     def __init__(self, take: Callable[[str], None]) -> None:
-        super().__init__(placeholder="Why not? Enter tells the model")
+        super().__init__(placeholder="Why not? Enter tells the model", select_on_focus=False)
         self._take = take
 
     async def action_submit(self) -> None:
