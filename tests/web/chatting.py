@@ -1,8 +1,9 @@
 """A user's steps on the page, and where to look."""
 
 import re
+from collections.abc import Callable
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from tests.conftest import RunningServer, wait_until
@@ -64,6 +65,14 @@ def choose(page: Page, menu: str, action: str) -> None:
     """Choose an action of a menu."""
     page.get_by_role("button", name=menu, exact=True).first.click()
     page.get_by_role("menuitem", name=action, exact=True).click()
+
+
+def intercept(page: Page, url: str | re.Pattern[str], handle: Callable[[Route], object]) -> None:
+    """Have a handler answer what an open page asks for; Chromium tells the page with a delay."""
+    page.route(url, handle)
+    page.route("**/api/version", lambda route: route.fulfill(body="ours"))
+    until(page, "fetch('/api/version').then((r) => r.text()).then((text) => text === 'ours')")
+    page.unroute("**/api/version")
 
 
 def until(page: Page, expression: str) -> None:

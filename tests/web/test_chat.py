@@ -7,7 +7,18 @@ from playwright.sync_api import Page, Route, expect
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.answers import CODE
-from tests.web.chatting import ask, box, chat_id, kept, last_answer, new_chat, press, prose, until
+from tests.web.chatting import (
+    ask,
+    box,
+    chat_id,
+    intercept,
+    kept,
+    last_answer,
+    new_chat,
+    press,
+    prose,
+    until,
+)
 from tests.web.conftest import Watch
 
 
@@ -107,7 +118,7 @@ def test_a_failure_says_why_and_loses_no_message(page: Page, watch: Watch) -> No
     expect(page.locator(".versions")).to_contain_text("2/2")
     watch.expected = ("Failed to load resource",)
     press(page, "New chat")
-    page.route("**/api/gptoss/chats", lambda route: route.abort())
+    intercept(page, "**/api/gptoss/chats", lambda route: route.abort())
     box(page).fill("Keep me")
     box(page).press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer.")
@@ -121,7 +132,7 @@ def test_a_message_is_seen_before_the_server_has_it(page: Page, watch: Watch) ->
     held: list[Route] = []
     said = page.locator(".turn.user")
     editor = page.get_by_role("textbox", name="Edit your message")
-    page.route("**/api/gptoss/chats", lambda route: held.append(route))
+    intercept(page, "**/api/gptoss/chats", lambda route: held.append(route))
     for typed in ("", "What is new?"):
         box(page).press_sequentially(typed)
         with page.expect_request("**/api/gptoss/chats"):
@@ -136,7 +147,7 @@ def test_a_message_is_seen_before_the_server_has_it(page: Page, watch: Watch) ->
     box(page).press("Enter")
     expect(prose(page)).to_contain_text("only a few answers")
     expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
-    page.route("**/ask", lambda route: held.append(route))
+    intercept(page, "**/ask", lambda route: held.append(route))
     box(page).press_sequentially("What is the capital of Italy?")
     with page.expect_request("**/ask"):
         box(page).press("Enter")

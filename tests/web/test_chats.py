@@ -8,7 +8,18 @@ from playwright.sync_api import Locator, Page, expect
 
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, chat_id, choose, kept, new_chat, press, prose, until
+from tests.web.chatting import (
+    ask,
+    box,
+    chat_id,
+    choose,
+    intercept,
+    kept,
+    new_chat,
+    press,
+    prose,
+    until,
+)
 from tests.web.conftest import Watch
 
 
@@ -96,7 +107,7 @@ def test_rename_pin_move_and_delete(page: Page, watch: Watch, scripted: RunningS
     ask(page, "What is the capital of France?")
     made = chat_id(page)
     choose(page, "Actions for this chat", "Rename")
-    page.route("**/chats/*", lambda route: route.fulfill(status=400, json={"error": "No."}))
+    intercept(page, "**/chats/*", lambda route: route.fulfill(status=400, json={"error": "No."}))
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("No.")
     page.unroute_all(behavior="wait")

@@ -12,7 +12,7 @@ from pypdf import PdfReader
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.history.test_history_import import CHATGPT
-from tests.web.chatting import ask, box, kept, last_answer, new_chat, press, prose, until
+from tests.web.chatting import ask, box, intercept, kept, last_answer, new_chat, press, prose, until
 from tests.web.conftest import Watch
 
 N_CHATS = 230
@@ -146,7 +146,7 @@ def test_messages_follow_each_other_however_fast_they_are_typed(
     new_chat(page)
     watch.expected = ("Failed to load resource",)
     held: list[Route] = []
-    page.route("**/api/gptoss/chats", lambda route: held.append(route))
+    intercept(page, "**/api/gptoss/chats", lambda route: held.append(route))
     say(page, "Keep this")
     box(page).press_sequentially("and this")
     wait_until(lambda: page.evaluate("1") and held)
@@ -166,7 +166,7 @@ def test_what_waits_is_sent_though_its_answer_ended_during_a_look(page: Page) ->
         else:
             route.continue_()
 
-    page.route(re.compile(r"/api/gptoss/chats/\d+(/ask)?$"), hold)
+    intercept(page, re.compile(r"/api/gptoss/chats/\d+(/ask)?$"), hold)
     say(page, "Read slowly")
     say(page, QUESTION)
     wait_until(lambda: page.evaluate("1") and held)
@@ -231,7 +231,7 @@ def test_a_stopped_answer_gives_back_what_waits(page: Page, scripted: RunningSer
 
 def test_enter_waits_for_files(page: Page, scripted: RunningServer) -> None:
     held: list[Route] = []
-    page.route("**/api/gptoss/files*", lambda route: held.append(route))
+    intercept(page, "**/api/gptoss/files*", lambda route: held.append(route))
     page.get_by_label("Files", exact=True).set_input_files(
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"my notes"}
     )

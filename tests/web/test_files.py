@@ -8,7 +8,7 @@ from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer
 from tests.tui.docx import REPORT, make_docx
 from tests.tui.pdf import make_pdf
-from tests.web.chatting import ask, box, kept, press
+from tests.web.chatting import ask, box, intercept, kept, press
 from tests.web.conftest import Watch
 from tui.conversation import composed_of
 from tui.paste import shown_parts
@@ -79,7 +79,7 @@ def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
     page.get_by_role("button", name="Remove file: notes.md").click()
     press(page, "Remove pasted: 150 lines, 750 tokens")
     held: list[Route] = []
-    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
+    intercept(page, "**/api/gptoss/files?*", lambda route: held.append(route))
     with page.expect_request("**/api/gptoss/files?*"):
         page.evaluate(there, [[["late.md", "text"]], "drop"])
     page.get_by_role("textbox", name="Edit your message").press("Enter")
@@ -111,7 +111,7 @@ def test_documents_by_the_button_and_nothing_is_sent_while_they_are_read(
     (tmp_path / "a.txt").write_bytes("größer".encode("utf-16"))
     names = ("a.txt", "paper.pdf", "rivers.docx")
     held: list[Route] = []
-    page.route("**/api/gptoss/files?*", lambda route: held.append(route))
+    intercept(page, "**/api/gptoss/files?*", lambda route: held.append(route))
     chooser = page.get_by_label("Files", exact=True)
     chooser.set_input_files([tmp_path / name for name in names])
     chips = page.get_by_label("Attached").get_by_role("listitem")

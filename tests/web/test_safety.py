@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 from gptoss_local.server.keys import read_keys, remove_key
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
-from tests.web.chatting import ask, press, prose
+from tests.web.chatting import ask, intercept, press, prose
 from tests.web.conftest import OpenPage, Watch
 
 CORPUS = [
@@ -179,8 +179,10 @@ def test_titles_models_tools_labels_files_and_presets(page: Page, scripted: Runn
     assert page.evaluate(CHECK) == []
     tag = {"name": name, "size": 5, "details": {"parameter_size": name}}
     preset = {"name": name, "system": name, "effort": None, "options": {}}
-    page.route("**/api/tags", lambda route: route.fulfill(json={"models": [tag]}))
-    page.route("**/api/gptoss/presets", lambda route: route.fulfill(json={"presets": [preset]}))
+    intercept(page, "**/api/tags", lambda route: route.fulfill(json={"models": [tag]}))
+    intercept(
+        page, "**/api/gptoss/presets", lambda route: route.fulfill(json={"presets": [preset]})
+    )
     press(page, "New chat")
     press(page, "Models")
     expect(page.get_by_label("On this machine")).to_contain_text(name)

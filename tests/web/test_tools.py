@@ -18,7 +18,7 @@ from gptoss_local.talk.tools import Page as ToolPage
 from tests.conftest import RunningServer, wait_until
 from tests.tools.mcp.conftest import GOOD
 from tests.web.answers import RIGHT_TO_LEFT
-from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose
+from tests.web.chatting import ask, box, chat_id, intercept, last_answer, new_chat, press, prose
 from tests.web.conftest import OpenPage, Watch
 from tests.web.test_safety import CHECK
 
@@ -68,7 +68,7 @@ def test_a_call_runs_once_it_is_allowed_in_any_tab(
     for each in (page, two):
         expect(last_answer(each)).to_have_attribute("aria-busy", "false")
         expect(question(each)).to_have_count(0)
-    page.route("**/ask", late)  # what the chat's stream says comes before it
+    intercept(page, "**/ask", late)  # what the chat's stream says comes before it
     with page.expect_response("**/ask") as answered:
         ask(page, "Use a tool", waits=False)  # without a question
     answered.value.finished()
