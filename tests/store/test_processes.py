@@ -64,7 +64,8 @@ for n in itertools.count():
     except ModelNotFoundError:
         pass
     except GptOssError as error:  # another process was faster: told as an error, never half done
-        if "No such file" not in error.message and "not in GGUF" not in error.message:
+        told = ("No such file", "not in GGUF", "1 files are missing")
+        if not any(words in error.message for words in told):
             raise
     add_model("steady", file, settings, defaults)
     print(n, flush=True)
