@@ -104,6 +104,7 @@ class Loop:
         self._n_equal: Counter[bytes] = Counter()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
+        self._is_cancelled = False  # by `stop`: once, as the task takes back one cancel
 
     @property
     def is_stopped(self) -> bool:
@@ -115,8 +116,8 @@ class Loop:
     def stop(self, result: ToolResult = STOPPED) -> None:
         """Stop it, also before it begins, keeping the partial answer; open calls get `result`."""
         self._ended = self._ended or result
-        if self._waiting is not None and self._waiting is not asyncio.current_task():
-            self._waiting.cancel()
+        if self._waiting not in (None, asyncio.current_task()) and not self._is_cancelled:
+            self._is_cancelled = self._waiting.cancel()
 
     async def run(self) -> AsyncGenerator[LoopEvent, None]:
         """Yield the events; at a limit the model is told once to answer without calls.
@@ -181,7 +182,8 @@ class Loop:
         try:
             return await work
         except asyncio.CancelledError:
-            if self._ended is None or task is None or task.uncancel():
+            is_stopped, self._is_cancelled = self._is_cancelled, False
+            if not is_stopped or task is None or task.uncancel():
                 raise
             return None
         finally:

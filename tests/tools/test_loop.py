@@ -63,7 +63,10 @@ async def fail(_: Arguments) -> str:
 
 
 async def hang(_: Arguments) -> str:
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.02)  # as a program takes to end
     return "never"
 
 
@@ -199,14 +202,15 @@ Stop = Callable[[Loop], Awaitable[None]]
 async def stopped(
     source: Scripted, at: str, result: ToolResult | None = None, ask: Any = allow
 ) -> list[str]:
-    """Stop where a line comes; return all lines."""
+    """Stop where a line comes, as a key that is pressed again and again; return all lines."""
     lines: list[str] = []
     running = Loop(source, await toolbox(), ask)
     stop = (lambda: running.stop(result)) if result else running.stop
     async for event in running.run():
         lines += told(event) or ["text"]
         if lines[-1] == at:
-            asyncio.get_running_loop().call_soon(stop)
+            for delay_s in (0, 0, 0.01):
+                asyncio.get_running_loop().call_later(delay_s, stop)
     return lines
 
 
@@ -234,7 +238,8 @@ async def test_stop_keeps_the_part_of_an_answer() -> None:
     assert (source.answer.phase, source.answer.content) == ("stopped", "So.")
 
 
-async def test_a_cancelled_loop_is_not_a_stopped_one() -> None:
+@pytest.mark.parametrize("stops", ["never", "before", "after"])
+async def test_a_cancelled_loop_is_not_a_stopped_one(stops: str) -> None:
     running = Loop(Scripted(said("slow")), await toolbox(), allow)
     begun = asyncio.Event()
 
@@ -245,6 +250,10 @@ async def test_a_cancelled_loop_is_not_a_stopped_one() -> None:
 
     task = asyncio.create_task(go())
     await begun.wait()
+    if stops == "before":
+        running.stop()
     task.cancel()
+    if stops == "after":
+        running.stop()
     with pytest.raises(asyncio.CancelledError):
         await task
