@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, Route, expect
 
 from gptoss_local.talk.history import History
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.web.answers import CODE
 from tests.web.chatting import (
     ask,
@@ -73,7 +73,14 @@ def test_reasoning_is_open_while_it_streams_then_folded(page: Page) -> None:
 def test_an_answer_is_stopped_and_continued(page: Page) -> None:
     ask(page, "Count slowly", waits=False)
     expect(prose(page)).to_contain_text("5,")
-    page.keyboard.press("Escape")
+    page.keyboard.press("Control+/")
+    expect(page.get_by_role("dialog", name="Help")).to_be_visible()
+    n_before = len(prose(page).inner_text())
+    page.keyboard.press("Escape")  # of the dialog
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    wait_until(lambda: len(prose(page).inner_text()) > n_before + 20)
+    for _ in range(3):
+        page.keyboard.press("Escape")
     expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
     ask(page, "Count with a pause", waits=False)
     expect(page.locator(".turn.assistant")).to_have_count(2)

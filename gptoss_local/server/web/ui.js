@@ -126,7 +126,7 @@ export function Dialog({ title, children, size = "", isKept = false }) {
   };
   const onClose = () => element.current && closeDialog();
   const onMouseDown = (/** @type {MouseEvent} */ event) => event.target === element.current && leave(event);
-  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && leave(event);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && !isComposing(event) && [event.stopPropagation(), leave(event)]; // not to stop an answer, too
   return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${onClose}
     onCancel=${leave} onMouseDown=${onMouseDown} onKeyDown=${onKeyDown}>
     <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${leave} /></header>
