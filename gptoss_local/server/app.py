@@ -152,10 +152,10 @@ def make_server(settings: Settings) -> "Server":
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = Server(config, app, settings, _bind(settings))
+    server = Server(config, app, settings, _listen(settings))
     app.state.lan = LanDoor(
         settings,
-        lambda address: _bind(msgspec.structs.replace(settings, host=address)),
+        lambda address: _listen(msgspec.structs.replace(settings, host=address)),
         lambda: Protocol(config, server.server_state, server.lifespan.state),
     )
     return server
@@ -170,12 +170,12 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._settings = settings
-        self.listener = listener
+        self._listener = listener
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("listening on %s", self._settings.url)
         with self._app.state.access.secret_in_file():
-            super().run(sockets=sockets or [self.listener])
+            super().run(sockets=sockets or [self._listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -204,7 +204,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bind(settings: Settings) -> socket.socket:
+def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is spelled out; otherwise the
     # first token waits 40 ms for the client's delayed ACK.

@@ -86,7 +86,7 @@ def is_plain_path(raw_path: bytes) -> bool:
         name = re.sub(rb"(?<=[^/])%2[fF](?=[^/])", b"/", raw_path[models.end() :])
         raw_path = models[0] + name
     try:
-        segments = [unquote_to_bytes(part).decode() for part in set(raw_path.split(b"/"))]
+        segments = {unquote_to_bytes(part).decode() for part in set(raw_path.split(b"/"))}
     except UnicodeDecodeError:
         return False
     return all(is_segment(segment) for segment in segments if segment)

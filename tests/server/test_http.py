@@ -10,7 +10,7 @@ import pytest
 from gptoss_local.base.errors import ServerUnavailableError, UsageError
 from gptoss_local.base.quantities import parse_keep_alive
 from gptoss_local.base.settings import Settings
-from gptoss_local.server.app import _bind, make_app
+from gptoss_local.server.app import _listen, make_app
 from gptoss_local.server.dialects.ollama.request import parse_think
 from tests.conftest import RunningServer
 
@@ -19,13 +19,15 @@ HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": 
 
 @pytest.mark.quick
 def test_the_socket() -> None:
-    """Nagle is off, as asyncio sees to where the protocol is TCP by name: it costs 40 ms."""
-    with _bind(Settings(port=0)) as first:
+    """Nagle is off, as asyncio sees to where the protocol is TCP by name: it costs 40 ms.
+
+    Of two servers that start at once one has the port, before any secret is written.
+    """
+    with _listen(Settings(port=0)) as first:
         assert first.proto == socket.IPPROTO_TCP
-        first.listen()
         port = first.getsockname()[1]
         with pytest.raises(ServerUnavailableError, match=rf"127\.0\.0\.1:{port}"):
-            _bind(Settings(port=port))
+            _listen(Settings(port=port))
 
 
 @pytest.mark.quick

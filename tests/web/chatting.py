@@ -68,7 +68,7 @@ def choose(page: Page, menu: str, action: str) -> None:
 
 
 def intercept(page: Page, url: str | re.Pattern[str], handle: Callable[[Route], object]) -> None:
-    """Have a handler answer what an open page asks for; Chromium tells the page with a delay."""
+    """Answer an open page's requests by a handler, once Chromium has told the page of it."""
     page.route(url, handle)
     page.route("**/api/version", lambda route: route.fulfill(body="ours"))
     until(page, "fetch('/api/version').then((r) => r.text()).then((text) => text === 'ours')")
